@@ -1,0 +1,113 @@
+//! A board and the parts it is described by.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Isa;
+
+/// One board, complete and checked: see [`Board::load`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Board {
+    /// The name the board is chosen by; also the name of its file.
+    pub name: String,
+    /// A line for people.
+    pub title: String,
+    /// The chip, as its maker writes it.
+    pub chip: String,
+    /// The CPU core, as compilers write it: `cortex-m4`.
+    pub cpu: String,
+    /// What the CPU can execute; for the host board, the CPU this is running on.
+    pub isa: Isa,
+    /// The rustc target triple firmware is built for.
+    pub target: String,
+    /// The `-Ctarget-cpu` firmware is built with; rustc's default for the target where there is
+    /// none.
+    pub target_cpu: Option<String>,
+    /// CPU clock in Hz; none for the host board.
+    pub clock_hz: Option<u64>,
+    /// Memory regions, none overlapping another. The first of each kind is the main one: firmware
+    /// starts in the first flash region and keeps data and stack in the first RAM region. Empty
+    /// for the host board, whose memory is not planned by region.
+    pub memory: Vec<MemoryRegion>,
+    /// How programs are run on it.
+    pub run: Run,
+}
+
+impl Board {
+    /// The regions of one kind, the main one first.
+    pub fn regions(&self, kind: MemoryKind) -> impl Iterator<Item = &MemoryRegion> {
+        self.memory.iter().filter(move |region| region.kind == kind)
+    }
+
+    /// Bytes of flash over all regions; zero for the host board.
+    pub fn flash_bytes(&self) -> u64 {
+        self.regions(MemoryKind::Flash).map(|r| r.bytes).sum()
+    }
+
+    /// Bytes of RAM over all regions; zero for the host board.
+    pub fn ram_bytes(&self) -> u64 {
+        self.regions(MemoryKind::Ram).map(|r| r.bytes).sum()
+    }
+
+    /// Whether this is the computer Kiln itself runs on.
+    pub fn is_host(&self) -> bool {
+        self.run == Run::Host {}
+    }
+}
+
+/// A contiguous range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryRegion {
+    /// A name for reports and linker scripts: letters, digits and `_`.
+    pub name: String,
+    /// What it holds.
+    pub kind: MemoryKind,
+    /// The first address.
+    pub start: u64,
+    /// Its size in bytes; the region ends within the 32-bit address space.
+    pub bytes: u64,
+    /// Whether the CPU reaches it without wait states; `true` where a file does not say.
+    #[serde(default = "yes")]
+    pub fast: bool,
+}
+
+impl MemoryRegion {
+    /// The first address after the region.
+    pub fn end(&self) -> u64 {
+        // Checked when the board was read; the saturation is for regions made by hand.
+        self.start.saturating_add(self.bytes)
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What a memory region holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryKind {
+    /// Keeps code and constants over a reset; not written while a model runs.
+    Flash,
+    /// Read and written while a model runs.
+    Ram,
+}
+
+/// How programs are run on a board.
+// Braces on every variant: serde checks for unknown fields only there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Run {
+    /// In this process: the board is the computer itself.
+    Host {},
+    /// By QEMU's full-system emulation, files passing through semihosting.
+    Qemu {
+        /// The emulator's program name: `qemu-system-arm`.
+        binary: String,
+        /// The value of its `-M` option.
+        machine: String,
+        /// Further arguments, for machines that need some.
+        #[serde(default)]
+        args: Vec<String>,
+    },
+}

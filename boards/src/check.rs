@@ -1,0 +1,147 @@
+//! What must hold between the fields of a board.
+
+use crate::{Board, IsaFeature, MemoryKind, MemoryRegion};
+
+/// The chips planned for address memory with 32 bits.
+const ADDRESS_SPACE: u64 = 1 << 32;
+
+/// The first field that is wrong, with a sentence about it that follows the field's name.
+pub(crate) fn problem(board: &Board) -> Option<(String, String)> {
+    name(board).or_else(|| isa(board)).or_else(|| target(board)).or_else(|| clock(board)).or_else(|| memory(board))
+}
+
+fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String, String)> {
+    Some((field.into(), problem.into()))
+}
+
+fn name(board: &Board) -> Option<(String, String)> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if board.name.is_empty() || !board.name.chars().all(allowed) {
+        return found(
+            "name",
+            format!("is `{}`: expected lower-case letters, digits, `-` and `_`", board.name.escape_debug()),
+        );
+    }
+    None
+}
+
+fn isa(board: &Board) -> Option<(String, String)> {
+    let possible = board.isa.family.possible_features();
+    for (i, feature) in board.isa.features.iter().enumerate() {
+        if board.isa.features.iter().skip(i + 1).any(|f| f == feature) {
+            return found("isa.features", format!("names {feature:?} twice"));
+        }
+        if !possible.contains(feature) {
+            return found(
+                "isa.features",
+                format!(
+                    "has {feature:?}, which {:?} CPUs cannot have: expected some of {possible:?}",
+                    board.isa.family
+                ),
+            );
+        }
+    }
+    None
+}
+
+fn target(board: &Board) -> Option<(String, String)> {
+    let prefix = board.isa.family.triple_prefix();
+    if !board.target.starts_with(prefix) {
+        return found(
+            "target",
+            format!(
+                "is `{}`, which does not match isa.family: expected a triple beginning with `{prefix}`",
+                board.target.escape_debug()
+            ),
+        );
+    }
+    if board.target.ends_with("eabihf") && !board.isa.has(IsaFeature::Fpu) {
+        return found(
+            "target",
+            "passes floats in FPU registers, but isa.features has no `fpu`: \
+             expected a triple ending in `eabi`",
+        );
+    }
+    None
+}
+
+fn clock(board: &Board) -> Option<(String, String)> {
+    if board.clock_hz == Some(0) {
+        return found("clock_hz", "is 0: expected the CPU clock in Hz");
+    }
+    None
+}
+
+fn memory(board: &Board) -> Option<(String, String)> {
+    if board.is_host() {
+        return None;
+    }
+    for kind in [MemoryKind::Flash, MemoryKind::Ram] {
+        if board.regions(kind).next().is_none() {
+            return found("memory", format!("has no region of kind {kind:?}: expected at least one"));
+        }
+    }
+    for (i, region) in board.memory.iter().enumerate() {
+        if let Some(problem) = region_problem(region) {
+            return Some(problem);
+        }
+        // Start-up code calls the main regions FLASH and RAM, so no other region may.
+        for (reserved, kind) in [("FLASH", MemoryKind::Flash), ("RAM", MemoryKind::Ram)] {
+            let is_main = board.regions(kind).next() == Some(region);
+            if region.name == reserved && !is_main {
+                return found("memory", format!("calls a region {reserved} that is not the first of kind {kind:?}"));
+            }
+        }
+        for other in board.memory.iter().skip(i + 1) {
+            if region.name == other.name {
+                return found("memory", format!("has two regions called {}", region.name.escape_debug()));
+            }
+            if region.start < other.end() && other.start < region.end() {
+                return found(
+                    "memory",
+                    format!(
+                        "regions {} (0x{:08x} to 0x{:08x}) and {} (0x{:08x} to 0x{:08x}) overlap",
+                        region.name,
+                        region.start,
+                        region.end(),
+                        other.name,
+                        other.start,
+                        other.end()
+                    ),
+                );
+            }
+        }
+    }
+    None
+}
+
+fn region_problem(region: &MemoryRegion) -> Option<(String, String)> {
+    // The name goes into linker scripts, and `[run]` tools may be given it as well.
+    let mut characters = region.name.chars();
+    let good = characters.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !good {
+        return found(
+            "memory.name",
+            format!("is `{}`: expected a letter, then letters, digits and `_`", region.name.escape_debug()),
+        );
+    }
+    let field = |name: &str| format!("memory.{}.{name}", region.name);
+    if region.bytes == 0 {
+        return found(field("bytes"), "is 0: expected the region's size in bytes");
+    }
+    if region.start >= ADDRESS_SPACE || region.bytes > ADDRESS_SPACE - region.start {
+        return found(
+            field("bytes"),
+            format!(
+                "is {}: the region starts at 0x{:x} and must end within the 32-bit address space",
+                region.bytes, region.start
+            ),
+        );
+    }
+    // Linker scripts place vector tables and stacks at these addresses.
+    if !region.start.is_multiple_of(8) || !region.bytes.is_multiple_of(8) {
+        return found(field("start"), "and `bytes` must be multiples of 8, which the stack needs");
+    }
+    None
+}

@@ -1,0 +1,162 @@
+//! The embedded boards are right, and wrong files get messages that help.
+
+use std::path::Path;
+
+use kiln_boards::{Board, BoardError, IsaFamily, IsaFeature, MemoryKind, Run};
+
+/// A good board file, for tests to break in one place.
+const GOOD: &str = r#"
+name = "demo"
+title = "A demo board"
+chip = "X1"
+cpu = "cortex-m4"
+target = "thumbv7em-none-eabihf"
+clock_hz = 1000000
+[isa]
+family = "armv7e-m"
+features = ["dsp", "fpu"]
+[[memory]]
+name = "FLASH"
+kind = "flash"
+start = 0
+bytes = 0x1000
+[[memory]]
+name = "RAM"
+kind = "ram"
+start = 0x20000000
+bytes = 0x1000
+fast = false
+[run]
+kind = "qemu"
+binary = "qemu-system-arm"
+machine = "demo"
+"#;
+
+/// What reading GOOD says after `from` was replaced by `to`.
+fn message(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "the test replaces what is not there");
+    match read(&GOOD.replacen(from, to, 1)) {
+        Ok(_) => panic!("accepted a file with {to:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn read(text: &str) -> Result<Board, BoardError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("demo.toml");
+    std::fs::write(&path, text).unwrap();
+    Board::from_file(&path)
+}
+
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn every_file_in_the_directory_is_a_board_of_its_own_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<String> = std::fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+        .filter(|stem| stem != "Cargo")
+        .collect();
+    files.sort();
+    let names: Vec<String> = Board::all().unwrap().into_iter().map(|b| b.name).collect();
+    assert_eq!(names, files);
+    for name in names {
+        assert_eq!(Board::builtin(&name).unwrap(), Board::load(&name).unwrap());
+    }
+}
+
+#[test]
+fn the_cortex_m4f_board_has_its_facts() {
+    let board = Board::builtin("mps2-an386").unwrap();
+    assert_eq!(board.isa.family, IsaFamily::Armv7eM);
+    assert!(board.isa.has(IsaFeature::Dsp) && board.isa.has(IsaFeature::Fpu));
+    assert!(!board.isa.has(IsaFeature::Mve));
+    assert_eq!(board.clock_hz, Some(25_000_000));
+    assert_eq!((board.flash_bytes(), board.ram_bytes()), (4 << 20, 4 << 20));
+    let ram = board.regions(MemoryKind::Ram).next().unwrap();
+    assert_eq!((ram.start, ram.end(), ram.fast), (0x2000_0000, 0x2040_0000, true));
+    assert!(!board.is_host());
+}
+
+#[test]
+fn the_host_board_is_the_running_computer() {
+    let board = Board::builtin("host").unwrap();
+    assert!(board.is_host());
+    assert!(board.target.starts_with(std::env::consts::ARCH), "{}", board.target);
+    assert!(board.memory.is_empty());
+}
+
+#[test]
+fn a_file_of_ones_own_is_read_by_path() {
+    let board = read(GOOD).unwrap();
+    assert_eq!(board.name, "demo");
+    assert!(!board.memory[1].fast);
+    assert!(matches!(board.run, Run::Qemu { ref machine, .. } if machine == "demo"));
+}
+
+#[test]
+fn a_mistyped_name_gets_a_suggestion_and_a_strange_one_the_list() {
+    let error = Board::load("mps2-an368").unwrap_err().to_string();
+    assert_says(&error, &["`mps2-an368`", "did you mean mps2-an386"]);
+    let error = Board::load("toaster").unwrap_err().to_string();
+    assert_says(&error, &["`toaster`", "microbit", "mps2-an386", "host", ".toml"]);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Board::load("no/such/board.toml").unwrap_err().to_string();
+    assert_says(&error, &["no/such/board.toml", "cannot read"]);
+}
+
+#[test]
+fn syntax_errors_name_file_line_field_and_expectation() {
+    assert_says(
+        &message("clock_hz = 1000000", "clock_hz = \"fast\""),
+        &["demo.toml", "line 7", "clock_hz", "expected u64"],
+    );
+    assert_says(&message("cpu =", "cpus ="), &["`cpus`", "expected one of", "`cpu`"]);
+    assert_says(&message("chip = \"X1\"\n", ""), &["missing field `chip`"]);
+    assert_says(&message("\"dsp\"", "\"dps\""), &["`dps`", "`dsp`", "line 10"]);
+    assert_says(&message("\"qemu\"", "\"jtag\""), &["jtag", "`qemu`"]);
+    assert_says(&message("machine = \"demo\"", "machines = \"demo\""), &["machines"]);
+    assert_says(&message("fast = false", "slow = true"), &["slow", "fast"]);
+    assert_says(&message("start = 0\n", "start = -1\n"), &["-1", "u64", "start"]);
+}
+
+#[test]
+fn contradictions_name_the_field_and_the_rule() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("clock_hz = 1000000\n", "", &["`clock_hz` is missing"]),
+        ("clock_hz = 1000000", "clock_hz = 0", &["`clock_hz` is 0"]),
+        ("bytes = 0x1000", "bytes = 0", &["memory.FLASH.bytes", "is 0"]),
+        ("start = 0x20000000", "start = 0xff8", &["FLASH", "RAM", "overlap", "0x00000ff8"]),
+        ("start = 0x20000000", "start = 0xfffff800", &["memory.RAM.bytes", "32-bit"]),
+        ("start = 0x20000000", "start = 0x7fffffffffffffff", &["memory.RAM.bytes", "32-bit"]),
+        ("start = 0x20000000", "start = 0x20000004", &["memory.RAM.start", "multiples of 8"]),
+        ("kind = \"ram\"", "kind = \"flash\"", &["`memory`", "Ram"]),
+        ("\"RAM\"", "\"FLASH\"", &["two regions called FLASH"]),
+        ("\"FLASH\"", "\"RAM\"", &["a region RAM", "first of kind Ram"]),
+        ("\"RAM\"", "\"my ram\"", &["memory.name", "my ram"]),
+        ("\"fpu\"", "\"mve\"", &["isa.features", "Mve", "Armv7eM"]),
+        ("\"fpu\"", "\"dsp\"", &["isa.features", "twice"]),
+        (", \"fpu\"", "", &["`target`", "no `fpu`"]),
+        ("thumbv7em-none-eabihf", "thumbv6m-none-eabi", &["`target`", "`thumbv7em-`"]),
+        ("name = \"demo\"", "name = \"De mo\"", &["`name`", "De mo"]),
+    ];
+    for (from, to, parts) in cases {
+        assert_says(&message(from, to), parts);
+    }
+    // No region overlaps its neighbour when it begins where the other ends.
+    assert!(read(&GOOD.replacen("start = 0x20000000", "start = 0x1000", 1)).is_ok());
+}
+
+#[test]
+fn the_table_of_cycles_is_reserved() {
+    assert!(read(&format!("{GOOD}\n[cycles]\nload = 2\n")).is_ok());
+}

@@ -1,0 +1,39 @@
+//! The same bytes elsewhere.
+
+use kiln_core::TensorType;
+
+use crate::{Arg, ArgMut, Cost, OpError, Operator};
+
+/// Copies its input. Importers do not make it; planning does, for an `assign` whose value can't be
+/// computed where the state lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
+pub struct Copy;
+
+impl Operator for Copy {
+    const NAME: &'static str = "copy";
+
+    fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
+        match inputs {
+            [x] => Ok(*x),
+            _ => Err(OpError::Inputs(1, 1, inputs.len())),
+        }
+    }
+
+    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
+        Cost::new(0, inputs, output)
+    }
+
+    fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
+        copy_bytes(inputs, y)
+    }
+}
+
+/// Copies as many bytes as both sides have.
+pub(crate) fn copy_bytes(inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
+    let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
+    for (to, from) in y.data.iter_mut().zip(x.data) {
+        *to = *from;
+    }
+    Ok(())
+}

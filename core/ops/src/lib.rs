@@ -1,0 +1,125 @@
+//! Kiln's operators, each declared once.
+//!
+//! An operator is one file: the attribute struct, the rule for the output's type, the memory
+//! effect, the cost, and a plain scalar reference that shares no code with the kernels that are
+//! meant to be fast. One line in [`operators!`] below gives it the opcode and makes it part of
+//! [`Op`], of the graph's encoding and of the test matrix. Element-by-element operators need even
+//! less: one row in [`elementwise`].
+//!
+//! Spatial operators are NHWC; convolution weights are OHWI. Integers are quantized as TFLite
+//! quantizes them: `real = scale * (value - zero_point)`, a dtype with parameters, never a
+//! parallel family of operators. References for int8 equal TensorFlow Lite Micro's reference
+//! kernels bit for bit.
+
+#![cfg_attr(not(test), no_std)]
+
+mod activation;
+mod arg;
+mod conv2d;
+mod copy;
+pub mod elementwise;
+mod error;
+mod fully_connected;
+mod operator;
+mod pool2d;
+mod reshape;
+mod softmax;
+mod spatial;
+
+pub use activation::Activation;
+pub use arg::{Arg, ArgMut, QuantRef};
+pub use conv2d::{Conv2d, channel_multiplier};
+pub use copy::Copy;
+pub use elementwise::Add;
+pub use error::OpError;
+pub use fully_connected::{FullyConnected, output_multiplier};
+pub use operator::{Cost, Effect, Operator};
+pub use pool2d::{Pool2d, PoolKind};
+pub use reshape::Reshape;
+pub use softmax::Softmax;
+pub use spatial::{Window2d, same_padding};
+
+use kiln_core::TensorType;
+
+/// Makes [`Op`] out of the list: variant, opcode, dispatch.
+macro_rules! operators {
+    ($($(#[$doc:meta])* $code:literal => $name:ident,)*) => {
+        /// An operator with its attributes.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
+        pub enum Op {
+            $($(#[$doc])* $name($name),)*
+        }
+
+        impl Op {
+            /// Every opcode with its operator's name, in the order of the list.
+            pub const ALL: &'static [(u16, &'static str)] = &[$(($code, <$name as Operator>::NAME),)*];
+
+            /// The opcode: explicit, never reused.
+            pub const fn code(&self) -> u16 {
+                match self { $(Op::$name(_) => $code,)* }
+            }
+
+            /// The name in snake case.
+            pub const fn name(&self) -> &'static str {
+                match self { $(Op::$name(_) => <$name as Operator>::NAME,)* }
+            }
+
+            /// See [`Operator::output`].
+            pub fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
+                match self { $(Op::$name(op) => op.output(inputs),)* }
+            }
+
+            /// See [`Operator::effect`].
+            pub fn effect(&self) -> Effect {
+                match self { $(Op::$name(op) => op.effect(),)* }
+            }
+
+            /// See [`Operator::cost`].
+            pub fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
+                match self { $(Op::$name(op) => op.cost(inputs, output),)* }
+            }
+
+            /// See [`Operator::reference`].
+            pub fn reference(&self, inputs: &[Arg<'_>], output: &mut ArgMut<'_>) -> Result<(), OpError> {
+                match self { $(Op::$name(op) => op.reference(inputs, output),)* }
+            }
+        }
+
+        $(impl From<$name> for Op {
+            fn from(op: $name) -> Op { Op::$name(op) }
+        })*
+    };
+}
+
+operators! {
+    /// 2-D convolution, grouped or not; depthwise is `groups == channels`.
+    1 => Conv2d,
+    /// A matrix times each vector of the input, plus bias.
+    2 => FullyConnected,
+    /// Maximum or average over a sliding window.
+    3 => Pool2d,
+    /// Softmax over the innermost dimension.
+    4 => Softmax,
+    /// The same elements under another shape; takes no step.
+    5 => Reshape,
+    /// The same bytes elsewhere: what `assign` becomes where the value can't be computed in place.
+    6 => Copy,
+    /// Element-by-element sum of two tensors.
+    64 => Add,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_and_names_are_unique() {
+        for (i, a) in Op::ALL.iter().enumerate() {
+            for b in &Op::ALL[i + 1..] {
+                assert_ne!(a.0, b.0);
+                assert_ne!(a.1, b.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What every operator says of itself.
+
+use kiln_core::TensorType;
+
+use crate::{Arg, ArgMut, OpError};
+
+/// How an operator's output relates to its inputs' memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The output is memory of its own. (Kernels may still let it overlap an input, by their lag.)
+    Fresh,
+    /// The output is input `i` under another type; nothing is computed.
+    View(usize),
+}
+
+/// What one run of an operator costs, whatever computes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cost {
+    /// Multiply-accumulates; padded taps count, as is usual.
+    pub macs: u64,
+    /// Bytes of all inputs and the output.
+    pub bytes: u64,
+}
+
+impl Cost {
+    /// The cost of `macs` over these tensors.
+    pub fn new(macs: u64, inputs: &[TensorType], output: &TensorType) -> Cost {
+        let bytes = inputs.iter().chain([output]).map(|t| t.bytes().unwrap_or(u64::MAX));
+        Cost { macs, bytes: bytes.fold(0, u64::saturating_add) }
+    }
+}
+
+/// An operator: attributes with rules.
+pub trait Operator: Copy {
+    /// The name in snake case.
+    const NAME: &'static str;
+
+    /// Checks the inputs and gives the output's type. The output's quantization is the graph's to
+    /// choose, not the operator's.
+    fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError>;
+
+    /// How the output relates to the inputs' memory.
+    fn effect(&self) -> Effect {
+        Effect::Fresh
+    }
+
+    /// The cost of one run.
+    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost;
+
+    /// Computes the output, plainly. `inputs` and `output` must fit [`Operator::output`]; data
+    /// shorter than its type reads as zero.
+    fn reference(&self, inputs: &[Arg<'_>], output: &mut ArgMut<'_>) -> Result<(), OpError>;
+}

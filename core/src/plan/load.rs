@@ -1,0 +1,211 @@
+//! Checking a plan's bytes once; afterwards the accessors cannot fail.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::{
+    ALIGN, BankRecord, EntryRecord, ExtentRecord, Header, MAGIC, OperandRecord, StepRecord, Table, TensorRecord, Text,
+    VERSION,
+};
+use crate::{Error, TargetId, crc};
+
+/// A plan whose tables are known to lie inside its bytes.
+///
+/// What the tables say of each other (steps, operands, banks) is checked by
+/// [`Session::new`](crate::Session::new), which knows the rows and the memory.
+#[derive(Clone, Copy)]
+pub struct Plan<'p> {
+    header: &'p Header,
+    banks: &'p [BankRecord],
+    entries: &'p [EntryRecord],
+    steps: &'p [StepRecord],
+    operands: &'p [OperandRecord],
+    tensors: &'p [TensorRecord],
+    extents: &'p [ExtentRecord],
+    parameters: &'p [u8],
+    strings: &'p [u8],
+    constants: &'p [u8],
+}
+
+/// The records of a table, or the table's number.
+fn records<T: FromBytes + Immutable + KnownLayout>(plan: &[u8], table: Table, number: u8) -> Result<&[T], Error> {
+    let bad = Error::Table(number);
+    let tail = plan.get(table.offset as usize..).ok_or(bad)?;
+    <[T]>::ref_from_prefix_with_elems(tail, table.count as usize).map(|(table, _)| table).map_err(|_| bad)
+}
+
+impl<'p> Plan<'p> {
+    /// Checks `bytes` and gives access to them. They must begin at a multiple of [`ALIGN`] and may
+    /// be followed by others. A plan made for `expected` or for [`TargetId::PORTABLE`] passes.
+    pub fn load(bytes: &'p [u8], expected: TargetId) -> Result<Plan<'p>, Error> {
+        let plan = Self::load_any_target(bytes)?;
+        let target = plan.target();
+        if target != expected && target != TargetId::PORTABLE {
+            return Err(Error::Target(target, expected));
+        }
+        Ok(plan)
+    }
+
+    /// [`Plan::load`] for hosts that run another CPU's plan through portable bodies.
+    pub fn load_any_target(bytes: &'p [u8]) -> Result<Plan<'p>, Error> {
+        let misaligned = bytes.as_ptr().addr() % ALIGN;
+        if misaligned != 0 {
+            return Err(Error::PlanAlignment(misaligned as u8));
+        }
+        let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| Error::Truncated(bytes.len()))?;
+        if header.magic != MAGIC {
+            return Err(Error::Magic(header.magic));
+        }
+        if header.major != VERSION.0 || header.minor > VERSION.1 {
+            return Err(Error::Version(header.major, header.minor));
+        }
+        let len = usize::try_from(header.len).map_err(|_| Error::Truncated(bytes.len()))?;
+        let bytes = bytes.get(..len).ok_or(Error::Truncated(bytes.len()))?;
+        let (before, after) = (bytes.get(..12), bytes.get(16..));
+        let (Some(before), Some(after)) = (before, after) else { return Err(Error::Truncated(len)) };
+        let computed = crc::finish(crc::update(crc::update(crc::START, before), after));
+        if computed != header.crc {
+            return Err(Error::Crc(header.crc, computed));
+        }
+        let constants = usize::try_from(header.constants).ok().zip(usize::try_from(header.constants_len).ok());
+        let constants = constants
+            .filter(|(start, _)| start % ALIGN == 0)
+            .and_then(|(start, len)| bytes.get(start..start.checked_add(len)?))
+            .ok_or(Error::Table(8))?;
+        let parameters = records::<u8>(bytes, header.parameters, 6)?;
+        if header.parameters.offset % 4 != 0 {
+            return Err(Error::Table(6));
+        }
+        let plan = Plan {
+            header,
+            banks: records(bytes, header.banks, 0)?,
+            entries: records(bytes, header.entries, 1)?,
+            steps: records(bytes, header.steps, 2)?,
+            operands: records(bytes, header.operands, 3)?,
+            tensors: records(bytes, header.tensors, 4)?,
+            extents: records(bytes, header.extents, 5)?,
+            parameters,
+            strings: records(bytes, header.strings, 7)?,
+            constants,
+        };
+        plan.check_entries()?;
+        Ok(plan)
+    }
+
+    /// Steps and tensors that entries name are there.
+    fn check_entries(&self) -> Result<(), Error> {
+        for (index, entry) in self.entries.iter().enumerate() {
+            let bad = Error::Entry(index as u16);
+            self.entry_steps(entry).ok_or(bad)?;
+            self.entry_tensors(entry).ok_or(bad)?;
+        }
+        Ok(())
+    }
+
+    fn entry_steps(&self, entry: &EntryRecord) -> Option<&'p [StepRecord]> {
+        let first = entry.first_step as usize;
+        self.steps.get(first..first.checked_add(entry.steps as usize)?)
+    }
+
+    fn entry_tensors(&self, entry: &EntryRecord) -> Option<(&'p [TensorRecord], &'p [TensorRecord])> {
+        let first = entry.first_tensor as usize;
+        let middle = first.checked_add(entry.inputs as usize)?;
+        let end = middle.checked_add(entry.outputs as usize)?;
+        Some((self.tensors.get(first..middle)?, self.tensors.get(middle..end)?))
+    }
+
+    /// The CPU family the plan was made for.
+    pub fn target(&self) -> TargetId {
+        TargetId(self.header.target)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &'p Header {
+        self.header
+    }
+
+    /// RAM banks.
+    pub fn banks(&self) -> &'p [BankRecord] {
+        self.banks
+    }
+
+    /// All steps of all entries.
+    pub fn steps(&self) -> &'p [StepRecord] {
+        self.steps
+    }
+
+    /// All operands of all steps.
+    pub fn operands(&self) -> &'p [OperandRecord] {
+        self.operands
+    }
+
+    /// Inputs and outputs of all entries.
+    pub fn tensors(&self) -> &'p [TensorRecord] {
+        self.tensors
+    }
+
+    /// Dimensions that vary at run time.
+    pub fn extents(&self) -> &'p [ExtentRecord] {
+        self.extents
+    }
+
+    /// The bytes that kernels read in place.
+    pub fn constants(&self) -> &'p [u8] {
+        self.constants
+    }
+
+    /// How many entries there are.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entry number `index`.
+    pub fn entry(&self, index: usize) -> Option<Entry<'p>> {
+        let record = self.entries.get(index)?;
+        let steps = self.entry_steps(record)?;
+        let (inputs, outputs) = self.entry_tensors(record)?;
+        Some(Entry { name: self.text(record.name), first_step: record.first_step, steps, inputs, outputs })
+    }
+
+    /// The entry called `name`.
+    pub fn entry_named(&self, name: &str) -> Option<Entry<'p>> {
+        (0..self.entry_count()).filter_map(|i| self.entry(i)).find(|e| e.name == name)
+    }
+
+    /// The text `text` refers to; empty when it lies outside the table or is not UTF-8.
+    pub fn text(&self, text: Text) -> &'p str {
+        let first = text.offset as usize;
+        let bytes = first.checked_add(text.len as usize).and_then(|end| self.strings.get(first..end));
+        core::str::from_utf8(bytes.unwrap_or(&[])).unwrap_or("")
+    }
+
+    /// A step's parameters, if they lie inside the table and begin at a multiple of 4.
+    pub fn parameters(&self, step: &StepRecord) -> Option<&'p [u8]> {
+        let first = step.parameters as usize;
+        if first % 4 != 0 {
+            return None;
+        }
+        self.parameters.get(first..first.checked_add(step.parameters_len as usize)?)
+    }
+
+    /// A step's operands, if they lie inside the table.
+    pub fn step_operands(&self, step: &StepRecord) -> Option<&'p [OperandRecord]> {
+        let first = step.first_operand as usize;
+        let count = step.inputs as usize + step.outputs as usize + step.scratch as usize;
+        self.operands.get(first..first.checked_add(count)?)
+    }
+}
+
+/// Something that can be run: a range of steps with its inputs and outputs.
+#[derive(Clone, Copy)]
+pub struct Entry<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// The number in the plan of its first step.
+    pub first_step: u32,
+    /// Its steps in order.
+    pub steps: &'p [StepRecord],
+    /// What the caller writes before a run.
+    pub inputs: &'p [TensorRecord],
+    /// What the caller reads after a run.
+    pub outputs: &'p [TensorRecord],
+}

@@ -1,0 +1,116 @@
+//! The kernel signature: frozen, see `docs/kernel-contract.md`.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::Window;
+
+/// The most operands a step can have; operators with more inputs are lowered to several steps.
+pub const MAX_OPERANDS: usize = 16;
+
+/// Which output rows to compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowRange {
+    /// First row.
+    pub begin: u32,
+    /// Row to stop before.
+    pub end: u32,
+}
+
+/// Which way a call walks its output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// From low addresses to high ones.
+    #[default]
+    Up,
+    /// From high addresses to low ones. Only a row whose table entry says so can; others walk up.
+    Down,
+}
+
+impl Direction {
+    /// The index to visit as number `i` of `n`: `i` itself, or counted from the end.
+    #[inline(always)]
+    pub const fn pick(self, i: usize, n: usize) -> usize {
+        match self {
+            Direction::Up => i,
+            Direction::Down => n.wrapping_sub(1).wrapping_sub(i),
+        }
+    }
+}
+
+/// What a kernel is given: windows, parameters, and the output rows to compute. What a row is (an
+/// image row, a vector, an element block) is the kernel's to say in its documentation.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    inputs: &'a [Window],
+    outputs: &'a [Window],
+    scratch: &'a [Window],
+    parameters: &'a [u8],
+    /// The rows to compute.
+    pub rows: RowRange,
+    /// Which way to walk them.
+    pub direction: Direction,
+}
+
+impl<'a> Call<'a> {
+    /// A call that walks up; `parameters` should begin at a multiple of 4, as the executor's do.
+    pub fn new(
+        inputs: &'a [Window],
+        outputs: &'a [Window],
+        scratch: &'a [Window],
+        parameters: &'a [u8],
+        rows: RowRange,
+    ) -> Call<'a> {
+        Call { inputs, outputs, scratch, parameters, rows, direction: Direction::Up }
+    }
+
+    /// Input `i`, or the empty window.
+    #[inline]
+    pub fn input(&self, i: usize) -> Window {
+        self.inputs.get(i).copied().unwrap_or(Window::EMPTY)
+    }
+
+    /// Output `i`, or the empty window.
+    #[inline]
+    pub fn output(&self, i: usize) -> Window {
+        self.outputs.get(i).copied().unwrap_or(Window::EMPTY)
+    }
+
+    /// Scratch window `i`, or the empty window.
+    #[inline]
+    pub fn scratch(&self, i: usize) -> Window {
+        self.scratch.get(i).copied().unwrap_or(Window::EMPTY)
+    }
+
+    /// The step's parameters, if they have the size and alignment of `P`.
+    #[inline]
+    pub fn parameters<P: FromBytes + Immutable + KnownLayout>(&self) -> Option<&'a P> {
+        P::ref_from_bytes(self.parameters).ok()
+    }
+}
+
+/// A kernel as the device links it: a number that plans refer to, a check run once, and a body.
+///
+/// # Contract
+///
+/// `check` answers `true` only if `run` with the same windows, the same parameters and any row
+/// range inside the one checked touches no byte outside the windows, and writes none outside the
+/// outputs and the scratch. It must not read what inputs hold when these lie in RAM: their
+/// contents may be anything when `run` comes.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Its number; never reused.
+    pub number: u16,
+    /// Alignment in bytes of every window that is not empty.
+    pub align: u8,
+    /// How many bytes beyond the end of an input window it may read, and ignore.
+    pub over_read: u8,
+    /// Whether a call is safe to run.
+    pub check: fn(&Call<'_>) -> bool,
+    /// Computes the rows.
+    ///
+    /// # Safety
+    ///
+    /// `check` must have answered `true` for the same windows and parameters with a row range that
+    /// includes this one. Windows may overlap only as the row's `lag` allows.
+    pub run: unsafe fn(&Call<'_>),
+}

@@ -1,0 +1,324 @@
+//! Binding a plan to kernels and memory, and walking its steps.
+
+use core::marker::PhantomData;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::plan::{CONSTANTS, Entry, NO_EXTENT, OperandRecord, Place, STEP_DOWN, StepKind, StepRecord, TensorRecord};
+use crate::{Call, Direction, Error, MAX_BANKS, MAX_OPERANDS, Memory, Plan, Row, RowRange, Window};
+
+/// How many extents a plan can have.
+pub const MAX_EXTENTS: usize = 4;
+
+/// A step that has just been computed, for hooks.
+pub struct Done<'a> {
+    /// The step's number in the plan.
+    pub index: u32,
+    /// Its record.
+    pub step: &'a StepRecord,
+    outputs: &'a [Window],
+}
+
+impl Done<'_> {
+    /// The bytes of output `i`; empty when there is none.
+    pub fn output(&self, i: usize) -> &[u8] {
+        match self.outputs.get(i) {
+            // SAFETY: the window was checked to lie inside memory the session borrows; no kernel
+            // runs while the hook looks at it.
+            Some(w) if w.len > 0 => unsafe { core::slice::from_raw_parts(w.ptr, w.len) },
+            _ => &[],
+        }
+    }
+}
+
+/// Called after each step: to pet a watchdog, to dump what a layer produced.
+pub trait Hook {
+    /// The step `done` was computed.
+    fn after(&mut self, done: &Done<'_>);
+}
+
+impl Hook for () {
+    #[inline]
+    fn after(&mut self, _: &Done<'_>) {}
+}
+
+impl<F: FnMut(&Done<'_>)> Hook for F {
+    fn after(&mut self, done: &Done<'_>) {
+        self(done)
+    }
+}
+
+/// A plan, the kernels it needs and the memory it works in, checked against each other.
+pub struct Session<'m> {
+    plan: Plan<'m>,
+    rows: &'m [Row],
+    banks: [(*mut u8, usize); MAX_BANKS],
+    extents: [u32; MAX_EXTENTS],
+    memory: PhantomData<&'m mut [u8]>,
+}
+
+// SAFETY: the pointers in `banks` come from `&mut [u8]` borrowed for 'm, which are Send; nothing
+// else in a session is bound to a thread.
+unsafe impl Send for Session<'_> {}
+
+impl<'m> Session<'m> {
+    /// Checks every step of `plan` against `rows` and `memory`, and [resets](Session::reset) the state.
+    pub fn new(plan: Plan<'m>, rows: &'m [Row], memory: impl Into<Memory<'m>>) -> Result<Session<'m>, Error> {
+        let memory = memory.into();
+        let mut session =
+            Session { plan, rows, banks: memory.banks, extents: [0; MAX_EXTENTS], memory: PhantomData };
+        session.check_banks(memory.count)?;
+        session.check_extents()?;
+        for (index, tensor) in plan.tensors().iter().enumerate() {
+            session.window(tensor.place, tensor.bytes, 1, 0).ok_or(Error::Tensor(index as u32))?;
+        }
+        for (index, step) in plan.steps().iter().enumerate() {
+            session.check_step(index as u32, step)?;
+        }
+        session.reset();
+        Ok(session)
+    }
+
+    fn check_banks(&mut self, given: usize) -> Result<(), Error> {
+        for (index, bank) in self.plan.banks().iter().enumerate() {
+            let number = index as u8;
+            let Some((ptr, len)) = self.banks.get_mut(index).filter(|_| index < given) else {
+                return Err(Error::Memory(number, bank.bytes, 0));
+            };
+            if bank.bytes > *len as u64 {
+                return Err(Error::Memory(number, bank.bytes, *len as u64));
+            }
+            if !bank.align.is_power_of_two() || ptr.addr() & (bank.align as usize).wrapping_sub(1) != 0 {
+                return Err(Error::MemoryAlignment(number, bank.align));
+            }
+            // What the plan does not use, no window may reach.
+            *len = bank.bytes as usize;
+        }
+        let state = self.plan.header().state_len;
+        let room = self.plan.banks().first().map_or(0, |b| b.bytes);
+        if state > room { Err(Error::Memory(0, state, room)) } else { Ok(()) }
+    }
+
+    fn check_extents(&mut self) -> Result<(), Error> {
+        for (index, record) in self.plan.extents().iter().enumerate() {
+            match self.extents.get_mut(index) {
+                Some(value) if record.max > 0 => *value = record.max,
+                _ => return Err(Error::Extent(index as u16)),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_step(&self, index: u32, step: &StepRecord) -> Result<(), Error> {
+        if step.kind != StepKind::Kernel as u8 {
+            return Err(Error::StepKind(index, step.kind));
+        }
+        let row = self.row(step.row).ok_or(Error::Row(index, step.row))?;
+        let broken = Error::StepTable(index);
+        let operands = self.plan.step_operands(step).ok_or(broken)?;
+        let parameters = self.plan.parameters(step).ok_or(broken)?;
+        if step.row_begin > step.row_end {
+            return Err(broken);
+        }
+        if step.extent != NO_EXTENT {
+            let max = self.plan.extents().get(step.extent as usize).ok_or(broken)?.max;
+            if max == 0 || step.row_begin != 0 || step.row_end % max != 0 {
+                return Err(broken);
+            }
+        }
+        if operands.len() > MAX_OPERANDS {
+            return Err(broken);
+        }
+        let inputs = step.inputs as usize;
+        let mut windows = [Window::EMPTY; MAX_OPERANDS];
+        for (number, (to, operand)) in windows.iter_mut().zip(operands).enumerate() {
+            let bad = Error::Operand(index, number as u8);
+            let reads_only = number < inputs;
+            if !reads_only && operand.place.bank() == CONSTANTS {
+                return Err(bad);
+            }
+            let over_read = if reads_only { row.over_read } else { 0 };
+            *to = self.window(operand.place, operand.bytes, row.align, over_read).ok_or(bad)?;
+        }
+        let call = call(step, &windows, parameters, step.row_end).ok_or(broken)?;
+        if (row.check)(&call) { Ok(()) } else { Err(Error::Parameters(index)) }
+    }
+
+    /// Back to the beginning: zeroes the state, and runs the entry `reset` where the plan has it.
+    pub fn reset(&mut self) {
+        self.zero_state();
+        if let Some(entry) = self.plan.entry_named("reset") {
+            self.run(&entry);
+        }
+    }
+
+    fn zero_state(&mut self) {
+        let bytes = self.plan.header().state_len as usize;
+        let (ptr, len) = self.banks[0];
+        if bytes > 0 && bytes <= len {
+            // SAFETY: the bank is borrowed mutably for 'm and is at least `len` bytes long.
+            unsafe { core::ptr::write_bytes(ptr, 0, bytes) };
+        }
+    }
+
+    fn row(&self, number: u16) -> Option<&'m Row> {
+        self.rows.iter().find(|r| r.number == number)
+    }
+
+    /// The window of `bytes` at `place`, if it and the `over_read` bytes after it lie inside its
+    /// bank and it is aligned.
+    fn window(&self, place: Place, bytes: u64, align: u8, over_read: u8) -> Option<Window> {
+        let (base, room) = match place.bank() {
+            CONSTANTS => (self.plan.constants().as_ptr().cast_mut(), self.plan.constants().len()),
+            bank if (bank as usize) < self.plan.banks().len() => *self.banks.get(bank as usize)?,
+            _ => return None,
+        };
+        let end = place.offset().checked_add(bytes)?.checked_add(over_read as u64)?;
+        if end > room as u64 {
+            return None;
+        }
+        if bytes == 0 {
+            return Some(Window::EMPTY);
+        }
+        let ptr = base.wrapping_add(place.offset() as usize);
+        if align > 1 && ptr.addr() % align as usize != 0 {
+            return None;
+        }
+        Some(Window { ptr, len: bytes as usize })
+    }
+
+    /// Where an operand that [`Session::new`] checked lies.
+    #[inline]
+    fn resolve(&self, operand: &OperandRecord) -> Window {
+        let bank = operand.place.bank() as usize;
+        let base = match self.banks.get(bank) {
+            Some((base, _)) => *base,
+            None => self.plan.constants().as_ptr().cast_mut(),
+        };
+        if operand.bytes == 0 {
+            return Window::EMPTY;
+        }
+        Window { ptr: base.wrapping_add(operand.place.offset() as usize), len: operand.bytes as usize }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan<'m> {
+        &self.plan
+    }
+
+    /// The bytes of a tensor of the plan: an output after a run, an input before it.
+    pub fn bytes(&self, tensor: &TensorRecord) -> &[u8] {
+        match self.window(tensor.place, tensor.bytes, 1, 0) {
+            // SAFETY: `window` proved the bytes to lie inside a bank borrowed for 'm or inside the
+            // constants; `&self` keeps kernels from running meanwhile.
+            Some(w) if w.len > 0 => unsafe { core::slice::from_raw_parts(w.ptr, w.len) },
+            _ => &[],
+        }
+    }
+
+    /// The bytes of a tensor of the plan, to be written before a run; empty for one that lies in
+    /// the constants.
+    pub fn bytes_mut(&mut self, tensor: &TensorRecord) -> &mut [u8] {
+        match self.window(tensor.place, tensor.bytes, 1, 0) {
+            // SAFETY: as in `bytes`, and `&mut self` is the only way to this memory; constants,
+            // which others may read, are left out.
+            Some(w) if w.len > 0 && tensor.place.bank() != CONSTANTS => unsafe {
+                core::slice::from_raw_parts_mut(w.ptr, w.len)
+            },
+            _ => &mut [],
+        }
+    }
+
+    /// The address of a tensor as an array of `N` elements, if it lies in RAM, has exactly their
+    /// bytes and their alignment: what typed wrappers keep. Dereferencing it is sound while the
+    /// session is borrowed the same way.
+    pub fn array<T: FromBytes + IntoBytes, const N: usize>(
+        &self,
+        tensor: &TensorRecord,
+    ) -> Option<core::ptr::NonNull<[T; N]>> {
+        let window = self.window(tensor.place, tensor.bytes, align_of::<T>() as u8, 0)?;
+        if tensor.place.bank() == CONSTANTS || window.len != size_of::<[T; N]>() {
+            return None;
+        }
+        core::ptr::NonNull::new(window.ptr.cast())
+    }
+
+    /// Sets extent `index` for the runs that follow: `1..=max`.
+    pub fn set_extent(&mut self, index: u16, value: u32) -> Result<(), Error> {
+        let bad = Error::ExtentValue(index, value);
+        let max = self.plan.extents().get(index as usize).ok_or(bad)?.max;
+        match self.extents.get_mut(index as usize) {
+            Some(place) if value >= 1 && value <= max => *place = value,
+            _ => return Err(bad),
+        }
+        Ok(())
+    }
+
+    /// Runs an entry.
+    pub fn run(&mut self, entry: &Entry<'m>) {
+        self.run_with(entry, &mut ())
+    }
+
+    /// Runs an entry and calls `hook` after each step. Steps that are not this session's plan's own
+    /// do nothing.
+    pub fn run_with<H: Hook>(&mut self, entry: &Entry<'m>, hook: &mut H) {
+        // An entry of another plan must not get past the checks this plan went through.
+        let all = self.plan.steps().as_ptr_range();
+        let its = entry.steps.as_ptr_range();
+        if its.start < all.start || its.end > all.end {
+            return;
+        }
+        for (offset, step) in entry.steps.iter().enumerate() {
+            let Some(row) = self.row(step.row) else { continue };
+            let Some(operands) = self.plan.step_operands(step) else { continue };
+            let Some(parameters) = self.plan.parameters(step) else { continue };
+            let mut windows = [Window::EMPTY; MAX_OPERANDS];
+            for (to, operand) in windows.iter_mut().zip(operands) {
+                *to = self.resolve(operand);
+            }
+            let Some(call) = call(step, &windows, parameters, self.row_end(step)) else { continue };
+            // SAFETY: `check_step` ran this row's check on the same windows and parameters with a
+            // row range that includes this one; the host proved the overlaps, and if it did not,
+            // windows still lie inside the banks.
+            unsafe { (row.run)(&call) };
+            let outputs = windows.get(step.inputs as usize..step.inputs as usize + step.outputs as usize);
+            hook.after(&Done { index: entry.first_step + offset as u32, step, outputs: outputs.unwrap_or(&[]) });
+        }
+    }
+
+    /// `row_end` as the step's extent scales it.
+    #[inline]
+    fn row_end(&self, step: &StepRecord) -> u32 {
+        let record = self.plan.extents().get(step.extent as usize);
+        match (record, self.extents.get(step.extent as usize)) {
+            // `max` is not 0: checked when the session began.
+            (Some(record), Some(&value)) => match step.row_end.checked_div(record.max) {
+                Some(each) => each.wrapping_mul(value),
+                None => step.row_end,
+            },
+            _ => step.row_end,
+        }
+    }
+}
+
+/// The call of a step over resolved windows.
+#[inline]
+fn call<'a>(
+    step: &StepRecord,
+    windows: &'a [Window; MAX_OPERANDS],
+    parameters: &'a [u8],
+    row_end: u32,
+) -> Option<Call<'a>> {
+    let (inputs, outputs, scratch) = (step.inputs as usize, step.outputs as usize, step.scratch as usize);
+    let mut call = Call::new(
+        windows.get(..inputs)?,
+        windows.get(inputs..inputs + outputs)?,
+        windows.get(inputs + outputs..inputs + outputs + scratch)?,
+        parameters,
+        RowRange { begin: step.row_begin, end: row_end },
+    );
+    if step.flags & STEP_DOWN != 0 {
+        call.direction = Direction::Down;
+    }
+    Some(call)
+}

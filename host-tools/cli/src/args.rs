@@ -1,0 +1,111 @@
+//! The command's arguments. `docs/cli.md` says the same in more words.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXIT_CODES: &str = "Exit codes: 0 fine, 1 does not fit or differs, 2 bad input.
+MODEL is a .tflite or .kiln file. BOARD is a name from `kiln boards` or the path of a board's .toml file.";
+
+/// Plans neural networks for microcontrollers and runs them.
+#[derive(Parser, Debug)]
+#[command(name = "kiln", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Show what a model needs on a board: steps, memory map, flash; exit 1 when it does not fit
+    Plan(PlanArgs),
+    /// Run a model on this computer
+    Run(RunArgs),
+    /// Replay a folder's recorded cases and name the first step that differs
+    Verify(VerifyArgs),
+    /// Build the firmware and run it on a board or its emulator
+    Flash(FlashArgs),
+    /// Write the plan and the Rust crate for a board
+    Compile(CompileArgs),
+    /// Show inputs, outputs, operators and what is not supported
+    Inspect(InspectArgs),
+    /// List every board with its memory
+    Boards,
+}
+
+/// Arguments of `kiln plan`.
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    /// The model: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// A board's name, the path of its .toml file, or `all`
+    #[arg(long, value_name = "BOARD", default_value = "host")]
+    pub board: String,
+    /// Print JSON (fields in docs/cli.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Check against this many bytes of RAM, where the board does not have less
+    #[arg(long, value_name = "BYTES")]
+    pub ram: Option<u64>,
+}
+
+/// Arguments of `kiln run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The model: .tflite or .kiln
+    pub model: PathBuf,
+    /// One file for each input, in the model's order: raw little-endian elements
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub input: Vec<PathBuf>,
+    /// One file for each output, in the model's order; without it a summary is printed
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub output: Vec<PathBuf>,
+    /// Run the plan made for this board's CPU family, on this computer
+    #[arg(long, value_name = "BOARD")]
+    pub board: Option<String>,
+}
+
+/// Arguments of `kiln verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// The folder with io.json, the model and the recorded cases
+    pub dir: PathBuf,
+    /// Run on this board or its emulator rather than on this computer
+    #[arg(long, value_name = "BOARD")]
+    pub board: Option<String>,
+}
+
+/// Arguments of `kiln flash`.
+#[derive(Args, Debug)]
+pub struct FlashArgs {
+    /// The model: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// A board's name, or the path of its .toml file
+    #[arg(long, value_name = "BOARD")]
+    pub board: String,
+    /// Build and check the firmware, and stop there
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `kiln compile`.
+#[derive(Args, Debug)]
+pub struct CompileArgs {
+    /// The model: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// A board's name, or the path of its .toml file
+    #[arg(long, value_name = "BOARD")]
+    pub board: String,
+    /// The directory to write to
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `kiln inspect`.
+#[derive(Args, Debug)]
+pub struct InspectArgs {
+    /// The model: .tflite or .kiln
+    pub model: PathBuf,
+}

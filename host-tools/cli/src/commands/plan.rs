@@ -1,0 +1,72 @@
+//! `kiln plan`.
+
+use kiln_boards::Board;
+use kiln_codegen::target_of;
+use kiln_core::TargetId;
+use kiln_planner::graph::Graph;
+use kiln_planner::{Options, Planned};
+
+use crate::args::PlanArgs;
+use crate::console::{self, Style};
+use crate::model::ModelFile;
+use crate::report::json::{AllBoards, FORMAT, PlanReport};
+use crate::report::{report, text};
+use crate::{CliError, Outcome};
+
+/// Plans a model for a board, or for all of them, and prints what it needs.
+pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
+    let all = args.board == "all";
+    let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
+    let file = ModelFile::read(&args.model)?;
+    let graph = file.graph()?;
+    let reports = reports(&file, &graph, &boards, args.ram)?;
+    let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
+    match &reports[..] {
+        [one] if !all => {
+            console::out(&if args.json { json(one)? } else { text::plan(one, Style::of_stdout()) })?;
+            if !fits {
+                return Err(CliError::Failed(text::shortage(one)));
+            }
+        }
+        _ if args.json => {
+            console::out(&json(&AllBoards { format: FORMAT, model: file.name.clone(), boards: reports })?)?;
+        }
+        _ => console::out(&text::boards(&file.name, &reports, Style::of_stdout()))?,
+    }
+    if fits {
+        return Ok(Outcome::Fine);
+    }
+    Err(CliError::Failed(format!("{}: the model fits none of the boards", file.path.display())))
+}
+
+/// A report for each board; the plan is the same for boards of one CPU family.
+fn reports(
+    file: &ModelFile,
+    graph: &Graph,
+    boards: &[Board],
+    ram: Option<u64>,
+) -> Result<Vec<PlanReport>, CliError> {
+    let mut plans: Vec<(TargetId, Planned)> = Vec::new();
+    let mut reports = Vec::with_capacity(boards.len());
+    for board in boards {
+        let target = target_of(board);
+        if !plans.iter().any(|(t, _)| *t == target) {
+            plans.push((target, file.plan(graph, &Options::for_target(target))?));
+        }
+        let planned = plans.iter().filter(|(t, _)| *t == target);
+        for (_, planned) in planned {
+            reports.push(report(&file.name, planned, board, ram)?);
+        }
+    }
+    Ok(reports)
+}
+
+/// Whether some board fits whose memory is known: without `--ram`, everything fits the host.
+fn fits_any(reports: &[PlanReport]) -> bool {
+    reports.iter().any(|r| r.fits && r.ram.limit.is_some())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| text + "\n").map_err(|e| CliError::Stdout(e.into()))
+}

@@ -1,0 +1,169 @@
+//! `kiln run`.
+
+use std::path::PathBuf;
+
+use kiln_boards::Board;
+use kiln_codegen::target_of;
+use kiln_core::plan::{Entry, Plan, TensorRecord};
+use kiln_core::{DType, TargetId};
+use kiln_planner::Options;
+use kiln_target_host::{AlignedBytes, RunError, Runner, native_target};
+
+use crate::args::RunArgs;
+use crate::console::{self, Style};
+use crate::model::{Format, ModelFile, read_file};
+use crate::report::table::{Align, Table, counted, printable, thousands};
+use crate::values::{describe, element, real};
+use crate::{CliError, Outcome};
+
+/// Elements of an output that are printed.
+const SHOWN: usize = 10;
+
+/// Runs the model's main entry on files and writes or prints its outputs.
+pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
+    let file = ModelFile::read(&args.model)?;
+    let target = args.board.as_deref().map(|board| Board::load(board).map(|board| target_of(&board))).transpose()?;
+    let (bytes, labels) = plan_bytes(&file, target, args.board.as_deref().unwrap_or("host"))?;
+    let failed = |source: RunError| CliError::Run { path: file.path.clone(), source };
+    let mut runner = Runner::new(&bytes).map_err(failed)?;
+
+    let bytes = AlignedBytes::copy_of(&bytes);
+    let plan = Plan::load_any_target(bytes.as_ref()).map_err(|e| failed(e.into()))?;
+    let entry = main_entry(&plan).ok_or_else(|| CliError::input(&file.path, "the plan has no entry to run"))?;
+    let inputs = read_inputs(&plan, &entry, &args.input)?;
+    check_outputs(&plan, &entry, &args.output)?;
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let outputs = runner.run(entry.name, &inputs).map_err(failed)?;
+
+    if args.output.is_empty() {
+        let mut text = String::new();
+        for (tensor, data) in entry.outputs.iter().zip(&outputs) {
+            text.push_str(&show(&plan, tensor, data, &labels, Style::of_stdout()));
+        }
+        console::out(&text)?;
+    }
+    for (path, data) in args.output.iter().zip(&outputs) {
+        std::fs::write(path, data).map_err(|source| CliError::File { path: path.clone(), action: "write", source })?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The plan to run, and the names of the classes its output scores. A `.kiln` file brings its plan;
+/// everything else is planned for the board's CPU family, or this computer's.
+fn plan_bytes(
+    file: &ModelFile,
+    target: Option<TargetId>,
+    board: &str,
+) -> Result<(Vec<u8>, Vec<String>), CliError> {
+    let mut brought = match file.format {
+        Format::Kiln => Some(file.kiln_file()?),
+        Format::Tflite => None,
+    };
+    if let Some(kiln) = &mut brought {
+        let wanted = target.unwrap_or(native_target());
+        let found = kiln.plans.iter().position(|(t, _)| *t == wanted);
+        // Any plan runs here; which one matters only to who asked for a board.
+        let found = found.or((target.is_none() && !kiln.plans.is_empty()).then_some(0));
+        if let Some(index) = found {
+            let labels = kiln.graph.take().map(|graph| graph.labels).unwrap_or_default();
+            return Ok((kiln.plans.swap_remove(index).1, labels));
+        }
+        if kiln.graph.is_none() {
+            let problem = match kiln.plans.is_empty() {
+                true => "it has neither a plan nor a graph, so nothing can be run; compile the model again".to_owned(),
+                false => format!(
+                    "it has no plan for board '{board}' and no graph to make one from; \
+                     leave out --board to run the plan it has, or compile the model for that board"
+                ),
+            };
+            return Err(CliError::input(&file.path, problem));
+        }
+    }
+    let graph = match brought.and_then(|kiln| kiln.graph) {
+        Some(graph) => graph,
+        None => file.graph()?,
+    };
+    let planned = file.plan(&graph, &Options::for_target(target.unwrap_or(native_target())))?;
+    Ok((planned.bytes, graph.labels))
+}
+
+/// `infer`, or else the first.
+fn main_entry<'p>(plan: &Plan<'p>) -> Option<Entry<'p>> {
+    plan.entry_named("infer").or_else(|| plan.entry(0))
+}
+
+fn read_inputs(plan: &Plan<'_>, entry: &Entry<'_>, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CliError> {
+    check_count(plan, entry.inputs, files, "input")?;
+    let read = |(index, (tensor, path)): (usize, (&TensorRecord, &PathBuf))| {
+        let name = printable(plan.text(tensor.name));
+        let wrong = |have: u64| {
+            let problem = format!(
+                "input {index} ('{name}') is {}, {} bytes, but the file has {have}; \
+                 give its elements raw, little-endian, without a header",
+                describe(plan, tensor),
+                tensor.bytes
+            );
+            CliError::input(path, problem)
+        };
+        // The size is compared before the bytes are read: the file may be anything.
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() && metadata.len() != tensor.bytes => return Err(wrong(metadata.len())),
+            _ => {}
+        }
+        let data = read_file(path, tensor.bytes)?;
+        if data.len() as u64 == tensor.bytes { Ok(data) } else { Err(wrong(data.len() as u64)) }
+    };
+    entry.inputs.iter().zip(files).enumerate().map(read).collect()
+}
+
+fn check_outputs(plan: &Plan<'_>, entry: &Entry<'_>, files: &[PathBuf]) -> Result<(), CliError> {
+    if files.is_empty() { Ok(()) } else { check_count(plan, entry.outputs, files, "output") }
+}
+
+fn check_count(plan: &Plan<'_>, tensors: &[TensorRecord], files: &[PathBuf], what: &str) -> Result<(), CliError> {
+    if tensors.len() == files.len() {
+        return Ok(());
+    }
+    let list = tensors.iter().enumerate().map(|(index, t)| {
+        format!("\n  {what} {index} '{}': {}, {} bytes", plan.text(t.name), describe(plan, t), t.bytes)
+    });
+    Err(CliError::BadInput(format!(
+        "the model has {}, but --{what} gives {}:{}",
+        counted(tensors.len(), what),
+        counted(files.len(), "file"),
+        list.collect::<String>()
+    )))
+}
+
+/// The largest elements of an output, or all of a short one, as the numbers they stand for.
+fn show(plan: &Plan<'_>, tensor: &TensorRecord, data: &[u8], labels: &[String], style: Style) -> String {
+    let mut text = format!("{}: {}\n", printable(plan.text(tensor.name)), describe(plan, tensor));
+    let number = |dtype: DType| {
+        let count = if dtype.bits() >= 8 { data.len() / (dtype.bits() as usize / 8) } else { 0 };
+        (0..count).map_while(move |i| element(dtype, data, i)).collect::<Vec<f64>>()
+    };
+    let raw = DType::from_code(tensor.dtype).map(number).unwrap_or_default();
+    if raw.is_empty() {
+        text.push_str("  its elements are not printed; write them to a file with --output\n");
+        return text;
+    }
+    let mut order: Vec<usize> = (0..raw.len()).collect();
+    let value = |i: usize| raw.get(i).map_or(0.0, |&raw| real(raw, tensor.scale, tensor.zero_point));
+    order.sort_by(|&a, &b| value(b).total_cmp(&value(a)).then(a.cmp(&b)));
+    let named = labels.len() == raw.len();
+    let mut columns = vec![("index", Align::Right), ("value", Align::Right), ("stored", Align::Right)];
+    if named {
+        columns.push(("label", Align::Left));
+    }
+    let mut table = Table::new(&columns, columns.len());
+    for &i in order.iter().take(SHOWN) {
+        let stored = raw.get(i).map_or(String::new(), |raw| raw.to_string());
+        let label = labels.get(i).cloned().unwrap_or_default();
+        table.row([i.to_string(), format!("{:.6}", value(i)), stored, label]);
+    }
+    text.push_str(&table.render(style.width));
+    if raw.len() > SHOWN {
+        text.push_str(&format!("the largest {SHOWN} of {}\n", thousands(raw.len() as u64)));
+    }
+    text
+}

@@ -1,0 +1,7 @@
+//! The `kiln` command; see `docs/cli.md`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kiln_cli::main(std::env::args_os())
+}

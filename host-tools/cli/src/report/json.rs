@@ -1,0 +1,193 @@
+//! What `kiln plan --json` prints. Stable: fields may be added, none is renamed, removed or given
+//! another meaning while [`FORMAT`] stays. `docs/cli.md` says the same for readers of the JSON.
+
+use serde::Serialize;
+
+/// The version of the JSON.
+pub const FORMAT: u32 = 1;
+
+/// A model planned for a board.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlanReport {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The model's name.
+    pub model: String,
+    /// The board's name.
+    pub board: String,
+    /// The CPU family that kernels were chosen for.
+    pub target: String,
+    /// The entry that `steps` and `tensors` describe.
+    pub entry: String,
+    /// Whether RAM and flash are enough.
+    pub fits: bool,
+    /// RAM.
+    pub ram: Ram,
+    /// Flash.
+    pub flash: Flash,
+    /// Whether no order and no placement needs a smaller arena, with these kernels.
+    pub optimal: bool,
+    /// Where the arena is fullest; `None` without steps.
+    pub peak: Option<Peak>,
+    /// What is too small; empty when the model fits.
+    pub short: Vec<Short>,
+    /// The steps in the order they run.
+    pub steps: Vec<Step>,
+    /// What lies where, and when.
+    pub tensors: Vec<Tensor>,
+}
+
+/// RAM, in bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Ram {
+    /// The arena: inputs, outputs, intermediates and scratch.
+    pub arena: u64,
+    /// No order and no placement needs a smaller arena than this.
+    pub lower_bound: u64,
+    /// State kept from run to run.
+    pub state: u64,
+    /// Inputs and outputs together; part of `arena`.
+    pub io: u64,
+    /// State and arena with the alignment between them: what the region must have.
+    pub total: u64,
+    /// What there may be: the region's bytes, or `--ram` where that is less; `None` without limit.
+    pub limit: Option<u64>,
+    /// The board's region; `None` on a board without regions.
+    pub region: Option<String>,
+}
+
+/// Flash, in bytes. Code is not counted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Flash {
+    /// Weights as packed, biases, multipliers.
+    pub constants: u64,
+    /// The plan's records: header, steps, operands, parameters, names, and padding.
+    pub plan: u64,
+    /// Constants and records: what the region must have, before code.
+    pub total: u64,
+    /// The region's bytes; `None` on a board without regions.
+    pub limit: Option<u64>,
+    /// The board's region; `None` on a board without regions.
+    pub region: Option<String>,
+}
+
+/// Where the arena is fullest.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Peak {
+    /// The step's index.
+    pub step: usize,
+    /// The tensors in the arena then, largest first, by name.
+    pub tensors: Vec<String>,
+}
+
+/// A region that is too small.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Short {
+    /// `ram` or `flash`.
+    pub memory: &'static str,
+    /// The board's region; `None` when `--ram` is the limit of a board without regions.
+    pub region: Option<String>,
+    /// Bytes needed.
+    pub needed: u64,
+    /// Bytes there are.
+    pub limit: u64,
+}
+
+/// A step: one call of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Step {
+    /// Its position in the order.
+    pub index: usize,
+    /// The operator.
+    pub op: &'static str,
+    /// The graph node's name.
+    pub name: String,
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Multiply-accumulates.
+    pub macs: u64,
+    /// Names of the tensors it reads, in the kernel's order, packed constants included.
+    pub inputs: Vec<String>,
+    /// Names of the tensors it writes.
+    pub outputs: Vec<String>,
+    /// Bytes of scratch.
+    pub scratch: u64,
+}
+
+/// A tensor in memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Tensor {
+    /// Its name, unique in the report.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it lies.
+    pub region: Region,
+    /// Bytes from the region's first byte.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The first step at which its bytes must be left alone.
+    pub first_step: usize,
+    /// The last one.
+    pub last_step: usize,
+    /// Element type; `None` for scratch and packed constants.
+    pub dtype: Option<&'static str>,
+    /// Dimensions, outermost first; `None` for scratch and packed constants.
+    pub shape: Option<Vec<u32>>,
+}
+
+/// A region of memory that offsets count from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Region {
+    /// The arena, in RAM behind the state.
+    Arena,
+    /// The state, at the start of RAM.
+    State,
+    /// The plan's constants, in flash.
+    Constants,
+}
+
+/// What a tensor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Written by the caller before a run.
+    Input,
+    /// Read by the caller after a run.
+    Output,
+    /// Between steps.
+    Intermediate,
+    /// Working memory of one step.
+    Scratch,
+    /// Kept from run to run.
+    State,
+    /// Known when the plan is made.
+    Constant,
+}
+
+impl Kind {
+    /// The word that JSON and tables use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Input => "input",
+            Kind::Output => "output",
+            Kind::Intermediate => "intermediate",
+            Kind::Scratch => "scratch",
+            Kind::State => "state",
+            Kind::Constant => "constant",
+        }
+    }
+}
+
+/// A model planned for every board.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AllBoards {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The model's name.
+    pub model: String,
+    /// One report a board.
+    pub boards: Vec<PlanReport>,
+}

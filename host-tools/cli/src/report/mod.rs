@@ -1,0 +1,164 @@
+//! Reports: what a plan needs on a board, as one structure that text and JSON are made from.
+
+pub mod json;
+pub mod map;
+mod operands;
+pub mod table;
+pub mod text;
+
+use std::collections::HashMap;
+
+use kiln_boards::{Board, MemoryKind, MemoryRegion};
+use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
+
+use crate::CliError;
+use json::{Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
+use operands::Operands;
+
+/// The report on `planned` for `board`, whose RAM counts as at most `ram` bytes.
+///
+/// # Errors
+///
+/// The planner's own records do not load or have no entry, which is a defect of the planner.
+pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -> Result<PlanReport, CliError> {
+    let broken = |what: String| CliError::BadInput(format!("{model}: the planner's records {what}; report this"));
+    let entry = planned.main_entry().ok_or_else(|| broken("have no entry".into()))?;
+    let operands = Operands::read(planned, entry).map_err(|error| broken(format!("do not load ({error:?})")))?;
+    let names = unique_names(&entry.tensors);
+    let name = |tensor: Option<usize>| tensor.and_then(|t| names.get(t)).cloned().unwrap_or_default();
+    let steps = entry.steps.iter().zip(&operands.steps).enumerate().map(|(index, (step, windows))| Step {
+        index,
+        op: step.op.name(),
+        name: step.name.clone(),
+        kernel: step.kernel.name,
+        macs: step.cost.macs,
+        inputs: windows.inputs.iter().map(|&t| name(t)).collect(),
+        outputs: windows.outputs.iter().map(|&t| name(t)).collect(),
+        scratch: step.scratch,
+    });
+    let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
+    let tensors = entry.tensors.iter().zip(&names).enumerate();
+    let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
+    let total = planned.bytes.len() as u64;
+    let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
+    let ram_bytes = ram_region.map(|r| r.bytes);
+    let mut report = PlanReport {
+        format: json::FORMAT,
+        model: model.to_owned(),
+        board: board.name.clone(),
+        target: planned.target.name().map_or(planned.target.0.to_string(), str::to_owned),
+        entry: entry.name.clone(),
+        fits: true,
+        ram: Ram {
+            arena: planned.arena_bytes,
+            lower_bound: planned.entries.iter().map(|e| e.lower_bound).max().unwrap_or(0),
+            state: planned.state_bytes,
+            io: operands.io,
+            total: planned.ram_bytes,
+            limit: ram_bytes.into_iter().chain(ram).min(),
+            region: ram_region.map(|r| r.name.clone()),
+        },
+        flash: Flash {
+            constants: planned.constants_bytes,
+            plan: total.saturating_sub(planned.constants_bytes),
+            total,
+            limit: flash_region.map(|r| r.bytes),
+            region: flash_region.map(|r| r.name.clone()),
+        },
+        // The arena is the largest entry's: where that one can't be less, neither can the whole.
+        optimal: planned.entries.iter().any(|e| e.arena == planned.arena_bytes && e.optimal),
+        peak: (!entry.steps.is_empty()).then(|| peak(entry, &names)),
+        short: Vec::new(),
+        steps: steps.collect(),
+        tensors: tensors.collect(),
+    };
+    report.short = shortages(&report);
+    report.fits = report.short.is_empty();
+    Ok(report)
+}
+
+/// The region a plan uses: the board's first of its kind. One bank of RAM holds state and arena,
+/// and firmware keeps its constants with its code.
+fn main_region(board: &Board, kind: MemoryKind) -> Option<&MemoryRegion> {
+    board.regions(kind).next()
+}
+
+fn shortages(report: &PlanReport) -> Vec<Short> {
+    let (ram, flash) = (&report.ram, &report.flash);
+    let both = [("ram", ram.total, ram.limit, &ram.region), ("flash", flash.total, flash.limit, &flash.region)];
+    let short = both.into_iter().filter_map(|(memory, needed, limit, region)| {
+        let limit = limit.filter(|&limit| needed > limit)?;
+        Some(Short { memory, region: region.clone(), needed, limit })
+    });
+    short.collect()
+}
+
+fn tensor_row(tensor: &PlannedTensor, name: &str, kind: Kind, arena_base: u64) -> Tensor {
+    use kiln_planner::Region as Planned;
+    let (region, offset) = match tensor.region {
+        Planned::Arena | Planned::Scratch => (Region::Arena, tensor.offset.saturating_sub(arena_base)),
+        Planned::State => (Region::State, tensor.offset),
+        Planned::Constants => (Region::Constants, tensor.offset),
+    };
+    Tensor {
+        name: name.to_owned(),
+        kind,
+        region,
+        offset,
+        bytes: tensor.bytes,
+        first_step: tensor.first_step,
+        last_step: tensor.last_step,
+        dtype: tensor.ty.map(|ty| ty.dtype.name()),
+        shape: tensor.ty.map(|ty| ty.shape.dims().to_vec()),
+    }
+}
+
+/// The fullest step. Its tensors are found again by what the planner says of them, since only
+/// names made unique here tell two of the same name apart.
+fn peak(entry: &PlannedEntry, names: &[String]) -> Peak {
+    use kiln_planner::Region as Planned;
+    let (step, _) = entry.peak();
+    let alive = entry.tensors.iter().zip(names).filter(|(t, _)| {
+        matches!(t.region, Planned::Arena | Planned::Scratch) && (t.first_step..=t.last_step).contains(&step)
+    });
+    let mut alive: Vec<(u64, &String)> = alive.map(|(t, name)| (t.bytes, name)).collect();
+    alive.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    Peak { step, tensors: alive.into_iter().map(|(_, name)| name.clone()).collect() }
+}
+
+/// The tensors' names; one that comes again gets a number.
+fn unique_names(tensors: &[PlannedTensor]) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut names = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        let mut name = tensor.name.clone();
+        while let Some(times) = seen.get_mut(&name) {
+            *times += 1;
+            name = format!("{} #{times}", tensor.name);
+        }
+        seen.insert(name.clone(), 1);
+        names.push(name);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_unique() {
+        let tensor = |name: &str| PlannedTensor {
+            name: name.into(),
+            value: None,
+            ty: None,
+            region: kiln_planner::Region::Arena,
+            offset: 0,
+            bytes: 1,
+            first_step: 0,
+            last_step: 0,
+        };
+        let names = unique_names(&["a", "b", "a", "a #2", "a"].map(tensor));
+        assert_eq!(names, ["a", "b", "a #2", "a #2 #2", "a #3"]);
+    }
+}

@@ -1,0 +1,206 @@
+//! `io.json`: what a folder of reference inputs and outputs says of itself.
+
+use std::collections::BTreeMap;
+
+use kiln_core::DType;
+use serde::Deserialize;
+
+/// The file as it stands. Fields that replaying does not need are passed over.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct IoJson {
+    /// The model file.
+    pub model: ModelFile,
+    /// The runtime whose outputs count.
+    pub reference: String,
+    /// How cases are related: `stateless`, `reset-per-case`, `sequence`.
+    #[serde(default = "stateless")]
+    pub state: String,
+    /// How outputs are compared.
+    pub check: CheckSpec,
+    /// The model's inputs.
+    pub inputs: Vec<Tensor>,
+    /// The model's outputs.
+    pub outputs: Vec<Tensor>,
+    /// Groups of cases.
+    pub groups: Vec<Group>,
+}
+
+fn stateless() -> String {
+    "stateless".into()
+}
+
+/// The model file.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct ModelFile {
+    /// Its name inside the folder.
+    pub file: String,
+    /// Its bytes.
+    pub bytes: Option<u64>,
+}
+
+/// How outputs are compared.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct CheckSpec {
+    /// `exact`, or `close` and the like with tolerances.
+    pub kind: String,
+    /// Absolute tolerance.
+    #[serde(default)]
+    pub atol: Option<f64>,
+    /// Relative tolerance.
+    #[serde(default)]
+    pub rtol: Option<f64>,
+}
+
+/// An input or output of the model.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its element type, as NumPy spells it.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+}
+
+/// A group of cases.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// How many cases.
+    pub cases: u64,
+    /// How many steps each case has, for models with state.
+    #[serde(default)]
+    pub steps: Option<u64>,
+    /// One array for each input.
+    pub inputs: Vec<Array>,
+    /// For each runtime one array for each output.
+    pub outputs: BTreeMap<String, Vec<Array>>,
+}
+
+/// A raw little-endian array, or a reference to another runtime's.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Array {
+    /// The file inside the folder.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// The runtime whose array equals this one bit for bit.
+    #[serde(default)]
+    pub same_as: Option<String>,
+}
+
+/// Parses the file's bytes, and checks what can be checked without the model. The error says which
+/// field is wrong.
+pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
+    let io: IoJson = serde_json::from_slice(bytes).map_err(|e| format!("not a folder description: {e}"))?;
+    if !matches!(io.state.as_str(), "stateless" | "reset-per-case" | "sequence") {
+        return Err(format!("state is {:?}, expected stateless, reset-per-case or sequence", io.state));
+    }
+    if io.groups.is_empty() {
+        return Err("groups is empty: there is nothing to verify".into());
+    }
+    file_name(&io.model.file).map_err(|e| format!("model.file: {e}"))?;
+    for (side, tensors) in [("inputs", &io.inputs), ("outputs", &io.outputs)] {
+        for tensor in tensors {
+            if DType::from_name(&tensor.dtype).is_none() {
+                return Err(format!("{side}: '{}' has dtype {:?}, which Kiln does not have", tensor.name, tensor.dtype));
+            }
+            bytes_of(tensor).ok_or_else(|| format!("{side}: '{}' has shape {:?}, too large", tensor.name, tensor.shape))?;
+        }
+    }
+    for group in &io.groups {
+        if group.inputs.len() != io.inputs.len() {
+            return Err(format!(
+                "group '{}' has {} inputs, the model {}",
+                group.name,
+                group.inputs.len(),
+                io.inputs.len()
+            ));
+        }
+        for output in 0..io.outputs.len() {
+            reference(&io, group, output)?;
+        }
+        for array in &group.inputs {
+            let file = array.file.as_ref().ok_or_else(|| format!("group '{}': an input without file", group.name))?;
+            file_name(file).map_err(|e| format!("group '{}': {e}", group.name))?;
+        }
+    }
+    Ok(io)
+}
+
+/// The file that holds the reference's output number `output` in a group.
+pub fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<&'a str, String> {
+    let mut runtime = io.reference.as_str();
+    // A chain of `same_as` can't be longer than there are runtimes, unless it goes round.
+    for _ in 0..=group.outputs.len() {
+        let arrays = group.outputs.get(runtime);
+        let arrays = arrays.ok_or_else(|| format!("group '{}' has no outputs of '{runtime}'", group.name))?;
+        let array = arrays
+            .get(output)
+            .ok_or_else(|| format!("group '{}': '{runtime}' has {} outputs, the model more", group.name, arrays.len()))?;
+        match (&array.file, &array.same_as) {
+            (Some(file), _) => {
+                file_name(file).map_err(|e| format!("group '{}': {e}", group.name))?;
+                return Ok(file);
+            }
+            (None, Some(other)) => runtime = other,
+            (None, None) => return Err(format!("group '{}': an output of '{runtime}' without file", group.name)),
+        }
+    }
+    Err(format!("group '{}': same_as goes round in a circle at '{runtime}'", group.name))
+}
+
+/// Bytes of one case of a tensor.
+pub fn bytes_of(tensor: &Tensor) -> Option<u64> {
+    let dtype = DType::from_name(&tensor.dtype)?;
+    dtype.bytes(tensor.shape.iter().try_fold(1u64, |product, &d| product.checked_mul(d))?)
+}
+
+/// A plain file name: a folder may not point outside itself.
+fn file_name(name: &str) -> Result<(), String> {
+    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
+    if plain { Ok(()) } else { Err(format!("{name:?} is not a plain file name")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> serde_json::Value {
+        serde_json::json!({
+            "model": {"file": "model.tflite"}, "reference": "a", "check": {"kind": "exact"},
+            "inputs": [{"name": "x", "dtype": "int8", "shape": [1, 2]}],
+            "outputs": [{"name": "y", "dtype": "int8", "shape": [1]}],
+            "groups": [{"name": "g", "cases": 1, "inputs": [{"file": "g.in0.bin"}],
+                        "outputs": {"a": [{"same_as": "b"}], "b": [{"file": "g.out0.b.bin"}]}}]
+        })
+    }
+
+    fn parsed(value: &serde_json::Value) -> Result<IoJson, String> {
+        parse(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn same_as_is_followed() {
+        let io = parsed(&sample()).unwrap();
+        assert_eq!(reference(&io, &io.groups[0], 0), Ok("g.out0.b.bin"));
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let with = |pointer: &str, value: serde_json::Value| {
+            let mut json = sample();
+            *json.pointer_mut(pointer).unwrap() = value;
+            parsed(&json).unwrap_err()
+        };
+        assert!(with("/groups/0/outputs/b/0", serde_json::json!({"same_as": "a"})).contains("circle"));
+        assert!(with("/reference", "z".into()).contains("'z'"));
+        assert!(with("/model/file", "../model.tflite".into()).contains("plain file name"));
+        assert!(with("/inputs/0/dtype", "int7".into()).contains("int7"));
+        assert!(with("/inputs/0/shape", serde_json::json!([u64::MAX, 3])).contains("too large"));
+        assert!(with("/groups", serde_json::json!([])).contains("nothing to verify"));
+        assert!(with("/state", "odd".into()).contains("odd"));
+        assert!(with("/groups/0/inputs", serde_json::json!([])).contains("inputs"));
+        assert!(parse(b"{").unwrap_err().contains("not a folder description"));
+    }
+}

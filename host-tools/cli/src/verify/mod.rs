@@ -1,0 +1,18 @@
+//! Replaying a folder of reference inputs and outputs ("goldens") on the host or an emulated board.
+//!
+//! [`Folder`] reads the folder; [`run`] plans the model and replays it; [`locate`] finds the first
+//! step and element where the plan leaves the graph's reference kernels.
+
+mod board;
+mod compare;
+mod error;
+mod folder;
+mod io_json;
+pub mod locate;
+mod run;
+
+pub use compare::{Check, Difference};
+pub use error::VerifyError;
+pub use folder::{Case, Folder, Group};
+pub use io_json::{IoJson, parse as parse_io_json};
+pub use run::{GroupReport, Report, run};

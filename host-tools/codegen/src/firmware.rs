@@ -1,0 +1,399 @@
+//! Writes a firmware crate around a model crate and builds it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+use kiln_boards::{Board, MemoryKind};
+
+use crate::toolchain::{Toolchain, ToolchainError};
+
+/// Variable that names the directory all firmware is built in.
+pub const TARGET_DIR_VARIABLE: &str = "KILN_TARGET_DIR";
+
+/// Lines of cargo's output an error shows.
+const SHOWN_LINES: usize = 40;
+
+/// Firmware that could not be written or built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FirmwareError {
+    /// No firmware can be made for this board.
+    #[error("no firmware can be made for board {board}: {reason}")]
+    Board {
+        /// The board.
+        board: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A name or path that cannot go into a Cargo.toml.
+    #[error("`{text}` cannot be used as {place}: {reason}")]
+    Name {
+        /// The name or path.
+        text: String,
+        /// What it was to be.
+        place: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A file could not be read or written.
+    #[error("cannot use {}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No toolchain builds for the board.
+    #[error(transparent)]
+    Toolchain(#[from] ToolchainError),
+    /// Cargo could not be started.
+    #[error("cannot run cargo ({toolchain}): {source}")]
+    Start {
+        /// The toolchain.
+        toolchain: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Cargo failed.
+    #[error("building the firmware in {} failed ({toolchain}):\n{output}", .directory.display())]
+    Build {
+        /// The firmware crate.
+        directory: PathBuf,
+        /// The toolchain.
+        toolchain: String,
+        /// The last lines cargo printed.
+        output: String,
+    },
+}
+
+/// What the compiler optimizes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimize {
+    /// Small code: `opt-level = "s"`.
+    Size,
+    /// Fast code: `opt-level = 3`.
+    Speed,
+}
+
+/// What firmware does when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Runs every case of its input file and writes the outputs.
+    Replay,
+    /// The same, and writes what each step wrote.
+    Dump,
+}
+
+/// A crate the firmware uses, by path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathDependency {
+    /// The package's name.
+    pub package: String,
+    /// Its directory.
+    pub path: PathBuf,
+}
+
+/// A firmware crate to be written and built.
+#[derive(Clone, Debug)]
+pub struct Firmware<'a> {
+    /// The package's name, and that of the ELF file: letters, digits, `-` and `_`.
+    pub name: &'a str,
+    /// The board it is for.
+    pub board: &'a Board,
+    /// The model's crate and whatever else the glue uses; kiln-cortex-m need not be named.
+    pub dependencies: &'a [PathDependency],
+    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, called
+    /// once; `Replay` (of kiln-cortex-m) is in scope.
+    pub glue: &'a str,
+    /// The root of Kiln's source tree.
+    pub sources: &'a Path,
+    /// The directory everything is written to.
+    pub out: &'a Path,
+    /// What the compiler optimizes for.
+    pub optimize: Optimize,
+    /// What it does.
+    pub mode: Mode,
+}
+
+impl Firmware<'_> {
+    /// Writes the crate to `out/firmware` and returns that directory. Files that already are as
+    /// they should be are left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`FirmwareError`].
+    pub fn write(&self) -> Result<PathBuf, FirmwareError> {
+        self.check()?;
+        let directory = absolute(self.out)?.join("firmware");
+        let source = directory.join("src");
+        fs::create_dir_all(&source).map_err(file_error(&source))?;
+        write_if_changed(&directory.join("Cargo.toml"), &self.manifest()?)?;
+        write_if_changed(&directory.join("memory.x"), &memory_x(self.board))?;
+        write_if_changed(&directory.join("build.rs"), BUILD_RS)?;
+        write_if_changed(&source.join("main.rs"), &self.main_rs())?;
+        self.copy_lock(&directory)?;
+        Ok(directory)
+    }
+
+    /// Writes and builds the crate and returns the path of the ELF file, `out/NAME.elf`.
+    /// Dependencies are built in the directory `KILN_TARGET_DIR` names, or else in `out/target`.
+    ///
+    /// # Errors
+    ///
+    /// [`FirmwareError`]; for a failed build with the last lines cargo printed.
+    pub fn build(&self) -> Result<PathBuf, FirmwareError> {
+        let toolchain = Toolchain::find(&self.board.target)?;
+        let target_directory = match env::var_os(TARGET_DIR_VARIABLE) {
+            Some(path) => absolute(Path::new(&path))?,
+            None => absolute(self.out)?.join("target"),
+        };
+        self.build_in(&toolchain, &target_directory)
+    }
+
+    /// As [`Firmware::build`], with a given toolchain and target directory.
+    ///
+    /// # Errors
+    ///
+    /// [`FirmwareError`].
+    pub fn build_in(&self, toolchain: &Toolchain, target_directory: &Path) -> Result<PathBuf, FirmwareError> {
+        let directory = self.write()?;
+        fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
+        // Held until the ELF is copied, so that another build of the same name cannot replace it
+        // in between.
+        let lock_path = target_directory.join(".kiln-lock");
+        let lock = fs::File::create(&lock_path).map_err(file_error(&lock_path))?;
+        lock.lock().map_err(file_error(&lock_path))?;
+
+        let cpu = self.board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
+        let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
+        let mut cargo = toolchain.cargo("build", &flags);
+        cargo.args(["--release", "--color", "never"]).arg("--target-dir").arg(target_directory).current_dir(&directory);
+        run_cargo(cargo, toolchain, &directory)?;
+
+        let built = target_directory.join(toolchain.target()).join("release").join(self.name);
+        let elf = absolute(self.out)?.join(format!("{}.elf", self.name));
+        fs::copy(&built, &elf).map_err(file_error(&built))?;
+        Ok(elf)
+    }
+
+    fn check(&self) -> Result<(), FirmwareError> {
+        let board = |reason| Err(FirmwareError::Board { board: self.board.name.clone(), reason });
+        if self.board.is_host() {
+            return board("programs for the host run without firmware");
+        }
+        if !self.board.target.starts_with("thumb") {
+            return board("there is start-up code for Cortex-M only");
+        }
+        let good = |name: &str| {
+            name.starts_with(|c: char| c.is_ascii_alphabetic())
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+        };
+        let packages = self.dependencies.iter().map(|dependency| dependency.package.as_str());
+        for name in [self.name].into_iter().chain(packages) {
+            if !good(name) {
+                return Err(FirmwareError::Name {
+                    text: name.to_owned(),
+                    place: "a package name",
+                    reason: "expected a letter, then letters, digits, `-` and `_`",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn manifest(&self) -> Result<String, FirmwareError> {
+        let opt_level = match self.optimize {
+            Optimize::Size => "\"s\"",
+            Optimize::Speed => "3",
+        };
+        let target = toml_path(&absolute(self.sources)?.join("targets/cortex-m"))?;
+        let mut dependencies = format!("kiln-cortex-m = {{ path = {target}, features = [\"emulation\"] }}\n");
+        for PathDependency { package, path } in self.dependencies {
+            dependencies += &format!("{package} = {{ path = {} }}\n", toml_path(&absolute(path)?)?);
+        }
+        Ok(format!(
+            r#"# Written by Kiln.
+[package]
+name = "{name}"
+version = "0.1.0"
+edition = "2024"
+publish = false
+
+[dependencies]
+{dependencies}
+# Not part of any workspace around it.
+[workspace]
+
+[profile.release]
+opt-level = {opt_level}
+lto = "fat"
+codegen-units = 1
+panic = "abort"
+# Symbol names cost no flash, and the firmware's checks read them.
+strip = "none"
+debug = false
+"#,
+            name = self.name
+        ))
+    }
+
+    fn main_rs(&self) -> String {
+        let run = match self.mode {
+            Mode::Replay => "replay_and_exit",
+            Mode::Dump => "dump_and_exit",
+        };
+        format!(
+            r#"//! Written by Kiln: runs a model over the cases of a file.
+#![no_std]
+#![no_main]
+
+mod glue {{
+    use kiln_cortex_m::Replay;
+
+{glue}
+
+    // Kept out of `main`, so that the code a model needs can be told from the firmware's own.
+    #[inline(never)]
+    pub(crate) fn set_up() -> impl Replay {{
+        model()
+    }}
+}}
+
+#[kiln_cortex_m::entry]
+fn main() -> ! {{
+    kiln_cortex_m::{run}(&mut glue::set_up())
+}}
+"#,
+            glue = self.glue
+        )
+    }
+
+    /// Starts from the versions Kiln itself was tested with. Cargo drops what is not needed.
+    fn copy_lock(&self, directory: &Path) -> Result<(), FirmwareError> {
+        let from = self.sources.join("Cargo.lock");
+        let to = directory.join("Cargo.lock");
+        let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+        let Some(source_time) = modified(&from) else {
+            return Ok(());
+        };
+        if modified(&to).is_none_or(|time| time < source_time) {
+            let text = fs::read_to_string(&from).map_err(file_error(&from))?;
+            fs::write(&to, text).map_err(file_error(&to))?;
+        }
+        Ok(())
+    }
+}
+
+const BUILD_RS: &str = r#"//! Written by Kiln: tells the linker where memory is.
+
+fn main() {
+    let directory = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    println!("cargo::rerun-if-changed=memory.x");
+    println!("cargo::rustc-link-search={directory}");
+    println!("cargo::rustc-link-arg-bins=-Tlink.x");
+}
+"#;
+
+/// The linker script with a board's regions. Start-up code demands that the main ones are called
+/// FLASH and RAM.
+fn memory_x(board: &Board) -> String {
+    let mut text = format!("/* Written by Kiln for board {}. */\nMEMORY\n{{\n", board.name);
+    for kind in [MemoryKind::Flash, MemoryKind::Ram] {
+        let (main, access) = match kind {
+            MemoryKind::Flash => ("FLASH", "rx"),
+            MemoryKind::Ram => ("RAM", "rwx"),
+        };
+        for (i, region) in board.regions(kind).enumerate() {
+            let name = if i == 0 { main } else { &region.name };
+            text += &format!("  {name} ({access}) : ORIGIN = 0x{:08x}, LENGTH = 0x{:x}\n", region.start, region.bytes);
+        }
+    }
+    text + "}\n"
+}
+
+fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
+    let output = cargo.output().map_err(|source| FirmwareError::Start { toolchain: toolchain.describe(), source })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    let text = text.concat();
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or(&lines);
+    Err(FirmwareError::Build {
+        directory: directory.to_owned(),
+        toolchain: toolchain.describe(),
+        output: shown.join("\n"),
+    })
+}
+
+fn write_if_changed(path: &Path, text: &str) -> Result<(), FirmwareError> {
+    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(file_error(path))
+}
+
+fn file_error(path: &Path) -> impl FnOnce(io::Error) -> FirmwareError {
+    let path = path.to_owned();
+    |source| FirmwareError::File { path, source }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, FirmwareError> {
+    std::path::absolute(path).map_err(file_error(path))
+}
+
+/// A path as a TOML string.
+fn toml_path(path: &Path) -> Result<String, FirmwareError> {
+    let bad = |reason| FirmwareError::Name { text: path.display().to_string(), place: "a path in Cargo.toml", reason };
+    let text = path.to_str().ok_or_else(|| bad("it is not UTF-8"))?;
+    if text.chars().any(char::is_control) {
+        return Err(bad("it contains control characters"));
+    }
+    Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn firmware<'a>(board: &'a Board, name: &'a str) -> Firmware<'a> {
+        Firmware {
+            name,
+            board,
+            dependencies: &[],
+            glue: "",
+            sources: Path::new("."),
+            out: Path::new("."),
+            optimize: Optimize::Size,
+            mode: Mode::Replay,
+        }
+    }
+
+    #[test]
+    fn the_main_regions_get_the_names_start_up_code_wants() {
+        let text = memory_x(&Board::builtin("mps2-an386").unwrap());
+        assert!(text.contains("FLASH (rx) : ORIGIN = 0x00000000, LENGTH = 0x400000"), "{text}");
+        assert!(text.contains("RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 0x400000"), "{text}");
+    }
+
+    #[test]
+    fn paths_are_quoted() {
+        let quoted = toml_path(Path::new(r#"/a "b"\c"#)).unwrap();
+        assert_eq!(quoted, r#""/a \"b\"\\c""#);
+        assert!(toml_path(Path::new("/a\nb")).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_refused_before_a_file_is_written() {
+        let host = Board::builtin("host").unwrap();
+        let message = firmware(&host, "demo").write().unwrap_err().to_string();
+        assert!(message.contains("board host"), "{message}");
+        let board = Board::builtin("mps2-an386").unwrap();
+        for name in ["", "1st", "a b", "a\"b", "../x"] {
+            let message = firmware(&board, name).write().unwrap_err().to_string();
+            assert!(message.contains("package name"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Turns plans into firmware, builds it, runs it on emulated boards and looks into the result.
+
+pub mod deploy;
+pub mod dump;
+pub mod emulate;
+pub mod firmware;
+pub mod forbidden;
+pub mod model_crate;
+pub mod symbols;
+mod target;
+pub mod toolchain;
+
+pub use target::target_of;

@@ -1,0 +1,95 @@
+//! The same bytes elsewhere.
+//!
+//! Windows: input; output. A row is a block of bytes; each is moved as a whole, as if by way of a copy,
+//! and rows ascend.
+
+use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use kiln_core::{Call, Row};
+
+use crate::blocks::Blocks;
+use crate::vectors;
+
+/// The parameters of [`COPY`], 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CopyParameters {
+    /// Rows; elements are bytes.
+    pub blocks: Blocks,
+    /// Bytes from one row to the next: of the input, of the output.
+    pub pitches: [u32; 2],
+}
+
+/// Bytes of any dtype.
+pub const COPY: Row = Row { number: 8, align: 1, over_read: 0, check, run };
+
+fn check(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<CopyParameters>() else { return false };
+    let [from, to] = p.pitches;
+    p.blocks.fit(call.input(0), call.rows.end, from, 1) && p.blocks.fit(call.output(0), call.rows.end, to, 1)
+}
+
+unsafe fn run(call: &Call<'_>) {
+    let Some(p) = call.parameters::<CopyParameters>() else { return };
+    let [from, to] = p.pitches;
+    for row in call.rows.begin..call.rows.end {
+        let x = vectors::start(call.input(0), row, from).cast_const();
+        let y = vectors::start(call.output(0), row, to);
+        // SAFETY: `check` proved that the row's bytes lie inside both windows, which may overlap.
+        unsafe { core::ptr::copy(x, y, p.blocks.elements(row) as usize) };
+    }
+}
+
+/// How planning chooses and prepares the row.
+#[cfg(feature = "host")]
+pub(crate) mod host {
+    use kiln_core::{DType, Shape, TensorType};
+    use kiln_ops::{Op, OpError};
+
+    use super::*;
+    use crate::blocks;
+    use crate::table::{Direction, Kernel, Operation};
+
+    pub(crate) const COPY: Kernel = Kernel {
+        number: super::COPY.number,
+        name: "copy",
+        row_name: "COPY",
+        targets: &[],
+        directions: &[Direction::Up],
+        applies: |operation| cut(operation).is_some(),
+        prepare: |operation, emit| {
+            let (blocks, rows) = cut(operation).ok_or(OpError::TooLarge)?;
+            emit.input(0);
+            emit.parameters(CopyParameters { blocks, pitches: [blocks.row_length; 2] }.as_bytes());
+            emit.rows(rows);
+            Ok(())
+        },
+        // Within a row the move minds overlap itself; across rows the output must not run ahead.
+        lag: |operation, input, _| cut(operation).filter(|_| input == 0).map(|_| 0),
+        portable: super::COPY,
+        native: None,
+    };
+
+    /// The blocks of the tensor's bytes.
+    fn cut(operation: &Operation<'_>) -> Option<(Blocks, u32)> {
+        let Op::Copy(_) = operation.op else { return None };
+        let [x] = operation.inputs else { return None };
+        let ty = operation.output.ty;
+        if x.ty != ty {
+            return None;
+        }
+        let bits = ty.dtype.bits();
+        if bits % 8 == 0 {
+            // The innermost dimension in bytes.
+            let mut dims = [0u32; kiln_core::MAX_RANK];
+            let dims = dims.get_mut(..ty.shape.rank())?;
+            dims.copy_from_slice(ty.shape.dims());
+            if let Some(last) = dims.last_mut() {
+                *last = last.checked_mul(bits / 8)?;
+                return blocks::host::cut(&TensorType::new(DType::U8, Shape::new(dims).ok()?));
+            }
+        }
+        // Scalars, and elements smaller than a byte, whose rows need not begin at one.
+        let bytes = u32::try_from(ty.bytes()?).ok()?;
+        blocks::host::cut(&TensorType::new(DType::U8, Shape::new(&[bytes]).ok()?))
+    }
+}

@@ -1,0 +1,44 @@
+//! Kiln's CPU kernels, and on hosts the table that says which there are and how each walks memory.
+//!
+//! Firmware names the rows it needs (`kiln_kernels::rows::CONV2D_S8`), so the linker drops the
+//! rest. Hosts, with feature `host`, see [`table::KERNELS`]: every row for every CPU as data,
+//! so an x86-64 laptop plans for a microcontroller exactly. `docs/kernel-contract.md` is the contract.
+//!
+//! A kernel is one file: the parameters, the row (check and body), and under `host` what planning
+//! needs of it. One line in [`rows`] makes it part of the table.
+
+#![cfg_attr(not(test), no_std)]
+
+mod add;
+mod arithmetic;
+mod blocks;
+mod conv2d;
+mod copy;
+mod depthwise;
+mod fully_connected;
+#[cfg(feature = "host")]
+mod lag;
+#[cfg(feature = "host")]
+mod lowering;
+mod pool2d;
+mod requantize;
+pub mod rows;
+mod softmax;
+mod spatial;
+#[cfg(feature = "host")]
+pub mod table;
+mod vectors;
+
+pub mod parameters {
+    //! What the rows read as their parameters: little-endian records used in place.
+
+    pub use crate::add::{AddF32Parameters, AddS8Parameters, Scaling};
+    pub use crate::arithmetic::Epilogue;
+    pub use crate::blocks::Blocks;
+    pub use crate::conv2d::Conv2dParameters;
+    pub use crate::copy::CopyParameters;
+    pub use crate::fully_connected::FullyConnectedParameters;
+    pub use crate::pool2d::PoolParameters;
+    pub use crate::softmax::SoftmaxS8Parameters;
+    pub use crate::spatial::{Image, Spatial};
+}

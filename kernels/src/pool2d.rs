@@ -1,0 +1,230 @@
+//! Average and maximum pools.
+//!
+//! Windows: image; then the output image. A row is one output image row; images of a batch follow one
+//! another. Walking up, pixels go in raster order and channels ascend; walking down, both are reversed.
+//! Each output element is written after the taps of its channel were read. Padding takes no part.
+
+use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use kiln_core::{Call, Row};
+
+use crate::arithmetic::{Epilogue, clamp};
+use crate::requantize::narrow;
+use crate::spatial::Spatial;
+
+/// The parameters of the pools, 100 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PoolParameters {
+    /// Geometry.
+    pub spatial: Spatial,
+    /// The bounds; zero points are not read.
+    pub epilogue: Epilogue,
+}
+
+/// int8 average.
+pub const AVERAGE_POOL_S8: Row =
+    Row { number: 4, align: 1, over_read: 0, check: check::<AverageS8>, run: run::<AverageS8> };
+/// int8 maximum.
+pub const MAX_POOL_S8: Row = Row { number: 5, align: 1, over_read: 0, check: check::<MaxS8>, run: run::<MaxS8> };
+/// float32 average.
+pub const AVERAGE_POOL_F32: Row =
+    Row { number: 35, align: 4, over_read: 0, check: check::<AverageF32>, run: run::<AverageF32> };
+/// float32 maximum.
+pub const MAX_POOL_F32: Row = Row { number: 36, align: 4, over_read: 0, check: check::<MaxF32>, run: run::<MaxF32> };
+
+/// From the taps of a window to one output.
+trait Reduce {
+    type Element: Copy;
+    type State: Copy;
+    const SIZE: u32;
+    const START: Self::State;
+    fn take(state: Self::State, x: Self::Element) -> Self::State;
+    fn finish(state: Self::State, taps: u32, bounds: &Epilogue) -> Self::Element;
+}
+
+struct AverageS8;
+
+impl Reduce for AverageS8 {
+    type Element = i8;
+    type State = i32;
+    const SIZE: u32 = 1;
+    const START: i32 = 0;
+
+    #[inline(always)]
+    fn take(state: i32, x: i8) -> i32 {
+        state.wrapping_add(x as i32)
+    }
+
+    #[inline(always)]
+    fn finish(state: i32, taps: u32, bounds: &Epilogue) -> i8 {
+        let taps = taps as i32;
+        // Halves go away from zero.
+        let half = if state > 0 { taps >> 1 } else { (taps >> 1).wrapping_neg() };
+        let mean = state.wrapping_add(half).checked_div(taps).unwrap_or(0);
+        narrow(mean, 0, bounds.low, bounds.high)
+    }
+}
+
+struct MaxS8;
+
+impl Reduce for MaxS8 {
+    type Element = i8;
+    type State = i32;
+    const SIZE: u32 = 1;
+    const START: i32 = i8::MIN as i32;
+
+    #[inline(always)]
+    fn take(state: i32, x: i8) -> i32 {
+        state.max(x as i32)
+    }
+
+    #[inline(always)]
+    fn finish(state: i32, _: u32, bounds: &Epilogue) -> i8 {
+        narrow(state, 0, bounds.low, bounds.high)
+    }
+}
+
+fn clamp_to(x: f32, bounds: &Epilogue) -> f32 {
+    clamp(x, f32::from_bits(bounds.low as u32), f32::from_bits(bounds.high as u32))
+}
+
+struct AverageF32;
+
+impl Reduce for AverageF32 {
+    type Element = f32;
+    type State = f32;
+    const SIZE: u32 = 4;
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn take(state: f32, x: f32) -> f32 {
+        state + x
+    }
+
+    #[inline(always)]
+    fn finish(state: f32, taps: u32, bounds: &Epilogue) -> f32 {
+        clamp_to(state / taps as f32, bounds)
+    }
+}
+
+struct MaxF32;
+
+impl Reduce for MaxF32 {
+    type Element = f32;
+    type State = f32;
+    const SIZE: u32 = 4;
+    const START: f32 = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn take(state: f32, x: f32) -> f32 {
+        if x > state { x } else { state }
+    }
+
+    #[inline(always)]
+    fn finish(state: f32, _: u32, bounds: &Epilogue) -> f32 {
+        clamp_to(state, bounds)
+    }
+}
+
+fn check<R: Reduce>(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<PoolParameters>() else { return false };
+    p.spatial.check(call, R::SIZE) && p.spatial.input.channels == p.spatial.output.channels
+}
+
+unsafe fn run<R: Reduce>(call: &Call<'_>) {
+    let Some(p) = call.parameters::<PoolParameters>() else { return };
+    let (down, right) = p.spatial.tap_steps();
+    let channels = p.spatial.output.channels as usize;
+    p.spatial.for_each_pixel(call, |pixel| {
+        let rows = pixel.rows.end.wrapping_sub(pixel.rows.first);
+        let columns = pixel.columns.end.wrapping_sub(pixel.columns.first);
+        for channel in 0..channels {
+            let channel = call.direction.pick(channel, channels);
+            let mut state = R::START;
+            let mut line = pixel.input.wrapping_add(channel.wrapping_mul(R::SIZE as usize));
+            for _ in 0..rows {
+                let mut x = line;
+                for _ in 0..columns {
+                    // SAFETY: `check` proved that the taps of a window that `rows` and `columns`
+                    // count lie inside the input.
+                    state = R::take(state, unsafe { x.cast::<R::Element>().read() });
+                    x = x.wrapping_add(right);
+                }
+                line = line.wrapping_add(down);
+            }
+            // SAFETY: `check` proved that the pixel's channels lie inside the output.
+            let output = pixel.output.cast::<R::Element>().wrapping_add(channel);
+            unsafe { output.write(R::finish(state, rows.wrapping_mul(columns), &p.epilogue)) };
+        }
+    });
+}
+
+/// How planning chooses and prepares the rows.
+#[cfg(feature = "host")]
+pub(crate) mod host {
+    use kiln_core::DType;
+    use kiln_ops::{Activation, Op, OpError, PoolKind};
+
+    use super::*;
+    use crate::table::{Direction, Emit, Kernel, Operation};
+    use crate::{lag, lowering};
+
+    /// The kernel of a row.
+    macro_rules! pool {
+        ($row:ident, $name:literal, $kind:ident, $dtype:ident) => {
+            pub(crate) const $row: Kernel = Kernel {
+                number: super::$row.number,
+                name: $name,
+                row_name: stringify!($row),
+                targets: &[],
+                directions: &[Direction::Up, Direction::Down],
+                applies: |operation| parameters(operation, PoolKind::$kind, DType::$dtype).is_some(),
+                prepare: |operation, emit| prepare(operation, PoolKind::$kind, DType::$dtype, emit),
+                lag: |operation, input, direction| {
+                    let p = parameters(operation, PoolKind::$kind, DType::$dtype).filter(|_| input == 0)?;
+                    let images = operation.output.ty.shape.dim(0);
+                    let channels = p.spatial.output.channels;
+                    Some(lag::windows(&p.spatial, images, [channels, 1, 1], DType::$dtype.bits() / 8, direction))
+                },
+                portable: super::$row,
+                native: None,
+            };
+        };
+    }
+
+    pool!(AVERAGE_POOL_S8, "average_pool_s8", Average, I8);
+    pool!(MAX_POOL_S8, "max_pool_s8", Max, I8);
+    pool!(AVERAGE_POOL_F32, "average_pool_f32", Average, F32);
+    pool!(MAX_POOL_F32, "max_pool_f32", Max, F32);
+
+    fn parameters(operation: &Operation<'_>, kind: PoolKind, dtype: DType) -> Option<PoolParameters> {
+        let Op::Pool2d(op) = operation.op else { return None };
+        if op.kind != kind || !lowering::is_sound(operation, dtype) {
+            return None;
+        }
+        // Only bounds need the scale.
+        let bounded = dtype == DType::I8 && op.activation != Activation::None;
+        if bounded && !lowering::per_tensor(&operation.output.quant) {
+            return None;
+        }
+        let x = operation.inputs.first()?;
+        lowering::image_rows(&operation.output.ty)?;
+        Some(PoolParameters {
+            spatial: lowering::spatial(&x.ty, &operation.output.ty, &op.window())?,
+            epilogue: lowering::epilogue(op.activation, &x.quant, &operation.output),
+        })
+    }
+
+    fn prepare(
+        operation: &Operation<'_>,
+        kind: PoolKind,
+        dtype: DType,
+        emit: &mut dyn Emit,
+    ) -> Result<(), OpError> {
+        let parameters = parameters(operation, kind, dtype).ok_or(OpError::TooLarge)?;
+        emit.input(0);
+        emit.parameters(parameters.as_bytes());
+        emit.rows(lowering::image_rows(&operation.output.ty).ok_or(OpError::TooLarge)?);
+        Ok(())
+    }
+}

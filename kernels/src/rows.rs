@@ -1,0 +1,29 @@
+//! The rows as firmware links them, and the one list of kernels.
+
+/// Makes the rows public and, on hosts, the list of kernels. Of two kernels that apply to an
+/// operation, planning takes the one listed first.
+macro_rules! kernels {
+    ($($module:ident :: $row:ident,)*) => {
+        $(pub use crate::$module::$row;)*
+
+        #[cfg(feature = "host")]
+        pub(crate) const ALL: &[crate::table::Kernel] = &[$(crate::$module::host::$row,)*];
+    };
+}
+
+kernels! {
+    depthwise::DEPTHWISE_S8,
+    conv2d::CONV2D_S8,
+    fully_connected::FULLY_CONNECTED_S8,
+    pool2d::AVERAGE_POOL_S8,
+    pool2d::MAX_POOL_S8,
+    add::ADD_S8,
+    softmax::SOFTMAX_S8,
+    copy::COPY,
+    depthwise::DEPTHWISE_F32,
+    conv2d::CONV2D_F32,
+    fully_connected::FULLY_CONNECTED_F32,
+    pool2d::AVERAGE_POOL_F32,
+    pool2d::MAX_POOL_F32,
+    add::ADD_F32,
+}

@@ -1,0 +1,197 @@
+//! Softmax over vectors.
+//!
+//! Windows: vectors; then the output vectors. A row is one vector. A vector's elements are all read
+//! before its first output is written; then they ascend, each read once more before its own output
+//! is written.
+
+use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use kiln_core::{Call, Row};
+
+use crate::requantize::{divide_by_pot, high_mul, narrow};
+use crate::vectors;
+
+/// The parameters of [`SOFTMAX_S8`], 24 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SoftmaxS8Parameters {
+    /// Elements of a vector.
+    pub length: u32,
+    /// Bytes from one input vector to the next.
+    pub input_pitch: u32,
+    /// Bytes from one output vector to the next.
+    pub output_pitch: u32,
+    /// Brings differences from the maximum to Q5.26.
+    pub multiplier: i32,
+    /// Applied before the multiplier; taken modulo 32.
+    pub left_shift: u32,
+    /// Smaller differences count as nothing.
+    pub diff_min: i32,
+}
+
+/// int8 softmax; the output's scale is 1/256, its zero point -128.
+pub const SOFTMAX_S8: Row = Row { number: 7, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+
+fn check_s8(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return false };
+    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 1)
+        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 1)
+}
+
+/// Integer bits of the sum of exponentials: with 12 of them, 4096 ones fit.
+const SUM_BITS: u32 = 12;
+
+unsafe fn run_s8(call: &Call<'_>) {
+    let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return };
+    let n = p.length as usize;
+    for row in call.rows.begin..call.rows.end {
+        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<i8>();
+        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<i8>();
+        // SAFETY: `check` proved that the `n` elements of the row lie inside the input.
+        let read = |i: usize| unsafe { x.wrapping_add(i).read() } as i32;
+        let mut max = i32::MIN;
+        for i in 0..n {
+            max = max.max(read(i));
+        }
+        let mut sum = 0i32;
+        for i in 0..n {
+            if let Some(e) = exponential(read(i).wrapping_sub(max), p) {
+                sum = sum.wrapping_add(divide_by_pot(e, SUM_BITS));
+            }
+        }
+        // `sum` is `s * 2^(SUM_BITS - headroom)` with 1 <= s < 2; the reciprocal is that of s.
+        let headroom = (sum as u32).leading_zeros();
+        let fraction = (sum as u32).wrapping_shl(headroom).wrapping_sub(1 << 31) as i32;
+        let reciprocal = reciprocal_of_one_plus(fraction);
+        // From Q0.31 to units of 1/256.
+        let exponent = (SUM_BITS as i32).wrapping_sub(headroom as i32).wrapping_add(31 - 8).max(0).min(31);
+        for i in 0..n {
+            let value = match exponential(read(i).wrapping_sub(max), p) {
+                Some(e) => {
+                    let scaled = divide_by_pot(high_mul(reciprocal, e), exponent as u32);
+                    narrow(scaled.saturating_sub(128), 0, -128, 127)
+                }
+                None => -128,
+            };
+            // SAFETY: `check` proved that the row's elements lie inside the output.
+            unsafe { y.wrapping_add(i).write(value) };
+        }
+    }
+}
+
+/// `exp` of a difference from the maximum, Q0.31; `None` when it is too small to count.
+#[inline(never)]
+fn exponential(diff: i32, p: &SoftmaxS8Parameters) -> Option<i32> {
+    if diff < p.diff_min {
+        return None;
+    }
+    Some(exp(high_mul(diff.wrapping_shl(p.left_shift), p.multiplier)))
+}
+
+/// `exp(a)` for `a <= 0` in Q5.26, result in Q0.31.
+///
+/// `a` is split into quarters and a rest in [-1/4, 0): a series for the rest, then a factor
+/// `exp(-2^k)` for every bit of the quarters. gemmlowp's `exp_on_negative_values`, rounding for
+/// rounding.
+fn exp(a: i32) -> i32 {
+    if a == 0 {
+        return i32::MAX;
+    }
+    const QUARTER: i32 = 1 << 24;
+    let rest = (a & (QUARTER - 1)).wrapping_sub(QUARTER);
+    // exp(-1/8) * (1 + x + x^2/2 + x^3/6 + x^4/24) around -1/8, x in Q0.31.
+    let x = rest.wrapping_shl(5).wrapping_add(1 << 28);
+    let x2 = high_mul(x, x);
+    let x3 = high_mul(x2, x);
+    let x4 = high_mul(x2, x2);
+    let tail = high_mul(divide_by_pot(x4, 2).wrapping_add(x3), 0x2aaa_aaab).wrapping_add(x2);
+    let series = x.wrapping_add(divide_by_pot(tail, 1));
+    const EXP_OF_MINUS_EIGHTH: i32 = 1_895_147_668;
+    let mut result = EXP_OF_MINUS_EIGHTH.saturating_add(high_mul(EXP_OF_MINUS_EIGHTH, series));
+    let mut quarters = rest.wrapping_sub(a) >> 24;
+    // exp(-1/4), exp(-1/2), exp(-1), … exp(-16) in Q0.31.
+    for factor in [1_672_461_947, 1_302_514_674, 790_015_084, 290_630_308, 39_332_535, 720_401, 242] {
+        if quarters & 1 != 0 {
+            result = high_mul(result, factor);
+        }
+        quarters >>= 1;
+    }
+    result
+}
+
+/// `1 / (1 + x)` for `0 <= x < 1`, both Q0.31: three Newton-Raphson steps from gemmlowp's
+/// 48/17 - 32/17 d, in Q2.29.
+fn reciprocal_of_one_plus(x: i32) -> i32 {
+    // Half of (x + 1), rounded; 1 is the largest Q0.31. The sum is never negative.
+    let half = ((x as i64 + i32::MAX as i64 + 1) >> 1) as i32;
+    let mut estimate = 1_515_870_810i32.wrapping_add(high_mul(half, -1_010_580_540));
+    for _ in 0..3 {
+        let missing = (1i32 << 29).wrapping_sub(high_mul(half, estimate));
+        estimate = estimate.wrapping_add(shift_left(high_mul(estimate, missing), 2));
+    }
+    shift_left(estimate, 1)
+}
+
+/// `x * 2^bits`, saturated; `bits` below 32.
+#[inline(always)]
+fn shift_left(x: i32, bits: u32) -> i32 {
+    let wide = (x as i64).wrapping_shl(bits);
+    wide.max(i32::MIN as i64).min(i32::MAX as i64) as i32
+}
+
+/// How planning chooses and prepares the rows.
+#[cfg(feature = "host")]
+pub(crate) mod host {
+    use kiln_core::DType;
+    use kiln_ops::{Op, OpError, Softmax};
+
+    use super::*;
+    use crate::lowering;
+    use crate::table::{Direction, Kernel, Operation};
+
+    pub(crate) const SOFTMAX_S8: Kernel = Kernel {
+        number: super::SOFTMAX_S8.number,
+        name: "softmax_s8",
+        row_name: "SOFTMAX_S8",
+        targets: &[],
+        directions: &[Direction::Up],
+        applies: |operation| {
+            let (Some(_), Some(x)) = (vectors_of(operation, DType::I8), operation.inputs.first()) else {
+                return false;
+            };
+            let y = &operation.output.quant;
+            lowering::per_tensor(&x.quant)
+                && lowering::per_tensor(y)
+                && (y.scale(0), y.zero_point(0)) == (1.0 / 256.0, -128)
+        },
+        prepare: |operation, emit| {
+            let (op, length, rows) = vectors_of(operation, DType::I8).ok_or(OpError::TooLarge)?;
+            let scale = operation.inputs.first().map_or(0.0, |x| x.quant.scale(0));
+            let (multiplier, left_shift, diff_min) = op.scaling(scale);
+            let parameters = SoftmaxS8Parameters {
+                length,
+                input_pitch: length,
+                output_pitch: length,
+                multiplier,
+                left_shift: left_shift.max(0) as u32,
+                diff_min,
+            };
+            emit.input(0);
+            emit.parameters(parameters.as_bytes());
+            emit.rows(rows);
+            Ok(())
+        },
+        lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
+        portable: super::SOFTMAX_S8,
+        native: None,
+    };
+
+    /// The softmax, the elements of a vector and the number of vectors.
+    fn vectors_of(operation: &Operation<'_>, dtype: DType) -> Option<(Softmax, u32, u32)> {
+        let Op::Softmax(op) = operation.op else { return None };
+        if !lowering::is_sound(operation, dtype) {
+            return None;
+        }
+        let shape = &operation.output.ty.shape;
+        Some((op, shape.last(), u32::try_from(shape.outer()?).ok()?))
+    }
+}

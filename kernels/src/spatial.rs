@@ -1,0 +1,187 @@
+//! Sliding windows over images: parameters, the proof that they stay inside their windows, the walk.
+
+use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use kiln_core::{Call, Window};
+
+/// An image batch in memory: pixels of `channels` elements side by side, 24 bytes.
+///
+/// Pitches are distances in bytes. They need not be dense: a patch keeps the pitches of the image it
+/// was cut from, and a part of a concatenation keeps those of the whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Image {
+    /// Rows.
+    pub height: u32,
+    /// Pixels in a row.
+    pub width: u32,
+    /// Elements in a pixel.
+    pub channels: u32,
+    /// From one image of the batch to the next: at least `height * row_pitch`.
+    pub image_pitch: u32,
+    /// From one row to the next: at least `width * pixel_pitch`.
+    pub row_pitch: u32,
+    /// From one pixel to the next: at least the bytes of `channels` elements.
+    pub pixel_pitch: u32,
+}
+
+impl Image {
+    /// Whether `images` images of elements of `size` bytes (a power of two) lie inside `window`,
+    /// every element aligned if the window is.
+    fn fits(&self, window: Window, images: u32, size: u32) -> bool {
+        let used = self.channels as u64 * size as u64;
+        let (image, row, pixel) = (self.image_pitch as u64, self.row_pitch as u64, self.pixel_pitch as u64);
+        // Each line bounds the next: with them the sum below can't exceed `images * image_pitch`.
+        used <= pixel
+            && self.width as u64 * pixel <= row
+            && self.height as u64 * row <= image
+            && (self.image_pitch | self.row_pitch | self.pixel_pitch) & size.wrapping_sub(1) == 0
+            && self.channels != 0
+            && self.width != 0
+            && self.height != 0
+            && (images as u64).saturating_sub(1) * image
+                + (self.height as u64).saturating_sub(1) * row
+                + (self.width as u64).saturating_sub(1) * pixel
+                + used
+                <= window.len as u64
+    }
+}
+
+/// The geometry of convolutions and pools, 84 bytes. Arrays are height, width.
+///
+/// Bottom and right padding are not stated: a tap below or right of the input is padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Spatial {
+    /// What is read.
+    pub input: Image,
+    /// What is written.
+    pub output: Image,
+    /// Taps.
+    pub kernel: [u32; 2],
+    /// Steps between windows.
+    pub strides: [u32; 2],
+    /// Distance between taps.
+    pub dilations: [u32; 2],
+    /// Padding at the top and at the left.
+    pub pads: [u32; 2],
+    /// Reserved for line buffers (input rows kept in a ring of so many): 0, anything else is refused.
+    pub ring_rows: u32,
+}
+
+/// The taps of one window along one axis that fall inside the input: `first..end` of all. The
+/// others are padding.
+#[derive(Clone, Copy)]
+pub(crate) struct Taps {
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// The input index of tap `first`.
+    pub(crate) at: u32,
+}
+
+/// One output pixel and the window over it.
+#[derive(Clone, Copy)]
+pub(crate) struct Pixel {
+    /// The first channel of the input pixel under the first tap inside the image.
+    pub(crate) input: *const u8,
+    /// The first channel of the output pixel.
+    pub(crate) output: *mut u8,
+    pub(crate) rows: Taps,
+    pub(crate) columns: Taps,
+}
+
+fn ceil_div(n: u32, d: u32) -> u32 {
+    let quotient = n.checked_div(d).unwrap_or(0);
+    quotient.wrapping_add((quotient.wrapping_mul(d) != n) as u32)
+}
+
+impl Spatial {
+    /// Whether the walk over `call.rows` reads only inside input 0 and writes only inside output 0.
+    pub(crate) fn check(&self, call: &Call<'_>, size: u32) -> bool {
+        let (rows, height) = (call.rows.end, self.output.height);
+        let images = ceil_div(rows, height);
+        height != 0
+            && self.ring_rows == 0
+            && self.axis_is_sound(0, self.input.height, height)
+            && self.axis_is_sound(1, self.input.width, self.output.width)
+            && (rows == 0
+                || self.input.fits(call.input(0), images, size) && self.output.fits(call.output(0), images, size))
+    }
+
+    /// Whether positions along `axis` stay within 31 bits, so that [`Spatial::taps`] can't overflow.
+    #[inline(never)]
+    pub(crate) fn axis_is_sound(&self, axis: usize, input: u32, output: u32) -> bool {
+        let of = |pair: &[u32; 2]| if axis == 0 { pair[0] } else { pair[1] };
+        let (kernel, stride, dilation, pad) =
+            (of(&self.kernel), of(&self.strides), of(&self.dilations), of(&self.pads));
+        let most = i32::MAX as u64;
+        let moved = (output as u64).saturating_sub(1) * stride as u64;
+        let reach = (kernel as u64).saturating_sub(1) * dilation as u64;
+        kernel != 0
+            && stride != 0
+            && dilation != 0
+            && moved.saturating_add(reach) <= most
+            && input as u64 <= most
+            && pad as u64 <= most
+    }
+
+    /// The taps inside an input of `size` for output index `at`.
+    #[inline(never)]
+    pub(crate) fn taps(at: u32, size: u32, kernel: u32, stride: u32, dilation: u32, pad: u32) -> Taps {
+        let origin = (at.wrapping_mul(stride) as i32).wrapping_sub(pad as i32);
+        if origin >= size as i32 {
+            return Taps { first: 0, end: 0, at: 0 };
+        }
+        let first = if origin < 0 { ceil_div(origin.unsigned_abs(), dilation) } else { 0 };
+        let end = ceil_div(size.wrapping_sub(origin as u32), dilation).min(kernel);
+        if first >= end {
+            return Taps { first: 0, end: 0, at: 0 };
+        }
+        Taps { first, end, at: (origin as u32).wrapping_add(first.wrapping_mul(dilation)) }
+    }
+
+    pub(crate) fn row_taps(&self, y: u32) -> Taps {
+        Self::taps(y, self.input.height, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
+    }
+
+    pub(crate) fn column_taps(&self, x: u32) -> Taps {
+        Self::taps(x, self.input.width, self.kernel[1], self.strides[1], self.dilations[1], self.pads[1])
+    }
+
+    /// Bytes from one tap of a window to the next, down and right.
+    #[inline(always)]
+    pub(crate) fn tap_steps(&self) -> (usize, usize) {
+        (
+            (self.dilations[0] as usize).wrapping_mul(self.input.row_pitch as usize),
+            (self.dilations[1] as usize).wrapping_mul(self.input.pixel_pitch as usize),
+        )
+    }
+
+    /// Visits the pixels of `call.rows` in raster order, or in reverse where the call walks down. Row
+    /// `r` is row `r % height` of image `r / height`.
+    #[inline(always)]
+    pub(crate) fn for_each_pixel(&self, call: &Call<'_>, mut visit: impl FnMut(&Pixel)) {
+        let height = self.output.height;
+        let width = self.output.width as usize;
+        let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+        let place = |base: *mut u8, of: &Image, image: u32, y: u32| {
+            let to_image = (image as usize).wrapping_mul(of.image_pitch as usize);
+            let to_row = (y as usize).wrapping_mul(of.row_pitch as usize);
+            base.wrapping_add(to_image).wrapping_add(to_row)
+        };
+        for row in 0..count {
+            let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
+            let image = row.checked_div(height).unwrap_or(0);
+            let y = row.wrapping_sub(image.wrapping_mul(height));
+            let rows = self.row_taps(y);
+            let input = place(call.input(0).ptr, &self.input, image, rows.at);
+            let output = place(call.output(0).ptr, &self.output, image, y);
+            for x in 0..width {
+                let x = call.direction.pick(x, width);
+                let columns = self.column_taps(x as u32);
+                let to_pixel = (columns.at as usize).wrapping_mul(self.input.pixel_pitch as usize);
+                let output = output.wrapping_add(x.wrapping_mul(self.output.pixel_pitch as usize));
+                visit(&Pixel { input: input.wrapping_add(to_pixel), output, rows, columns });
+            }
+        }
+    }
+}

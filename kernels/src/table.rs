@@ -1,0 +1,113 @@
+//! The kernel table: one row a kernel, data on every host.
+
+use kiln_core::{Row, TargetId, TensorType};
+
+pub use kiln_core::Direction;
+use kiln_ops::{Op, OpError, QuantRef};
+
+/// A tensor as a kernel sees it at plan time.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// Quantization.
+    pub quant: QuantRef<'a>,
+    /// The elements of a constant; `None` for what a run computes.
+    pub data: Option<&'a [u8]>,
+}
+
+/// An operator with its operands: what a kernel is chosen and prepared for.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// The operator.
+    pub op: Op,
+    /// Its inputs in the operator's order.
+    pub inputs: &'a [Operand<'a>],
+    /// Its output.
+    pub output: Operand<'a>,
+}
+
+/// Where a kernel, prepared for an operation, puts what the plan needs. Windows are in the order of
+/// the calls: inputs and constants mixed, as the body numbers its inputs.
+pub trait Emit {
+    /// The next input window is the operation's input `index`, as it lies.
+    fn input(&mut self, index: usize);
+    /// The next input window is a constant of `bytes` bytes made at plan time; `fill` writes all of
+    /// it. `label` says what it is in reports ("weights", "bias, multipliers, shifts").
+    fn constant(&mut self, label: &'static str, bytes: usize, fill: &mut dyn FnMut(&mut [u8]));
+    /// The next scratch window.
+    fn scratch(&mut self, bytes: u64);
+    /// The step's parameters.
+    fn parameters(&mut self, bytes: &[u8]);
+    /// How many output rows the whole step has; the plan's step computes `0..rows`.
+    fn rows(&mut self, rows: u32);
+}
+
+/// A kernel.
+pub struct Kernel {
+    /// Its number in plans: explicit, never reused.
+    pub number: u16,
+    /// Its name: operator, dtype, and what sets it apart.
+    pub name: &'static str,
+    /// The path of its row for generated code, under `kiln_kernels::rows`.
+    pub row_name: &'static str,
+    /// CPU families whose plans may use it; empty for all.
+    pub targets: &'static [TargetId],
+    /// Which ways it can walk; a plan chooses one for each step ([`Call::direction`](kiln_core::Call)). A chain of
+    /// steps that all walk up drifts down by the sum of their lags, so rows that lag should walk both ways.
+    pub directions: &'static [Direction],
+    /// Whether it can compute `operation` at all.
+    pub applies: fn(operation: &Operation<'_>) -> bool,
+    /// Emits windows, constants, scratch, parameters and the number of rows.
+    pub prepare: fn(operation: &Operation<'_>, emit: &mut dyn Emit) -> Result<(), OpError>,
+    /// How far, in bytes, its output must trail input `input` where the two overlap, or `None` when
+    /// they must not. Walking [`Direction::Up`]: `output start + lag <= input start`. Walking
+    /// [`Direction::Down`]: `output end >= input end + lag`.
+    pub lag: fn(operation: &Operation<'_>, input: usize, direction: Direction) -> Option<u64>,
+    /// The body that runs on any CPU, for this number's packing and parameters.
+    pub portable: Row,
+    /// The body for the CPU this build is for, if it has one of its own.
+    pub native: Option<Row>,
+}
+
+impl Kernel {
+    /// The body to run on this CPU.
+    pub fn row(&self) -> Row {
+        self.native.unwrap_or(self.portable)
+    }
+
+    /// Whether plans for `target` may use it.
+    pub fn runs_on(&self, target: TargetId) -> bool {
+        self.targets.is_empty() || self.targets.contains(&target)
+    }
+}
+
+/// Every kernel of every CPU, in order of preference.
+pub const KERNELS: &[Kernel] = crate::rows::ALL;
+
+/// The kernel with this number.
+pub fn kernel(number: u16) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|k| k.number == number)
+}
+
+/// The kernel that plans for `target` compute `operation` with, if there is one.
+pub fn choose(operation: &Operation<'_>, target: TargetId) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|k| k.runs_on(target) && (k.applies)(operation))
+}
+
+/// How many kernels there are.
+pub const KERNEL_COUNT: usize = KERNELS.len();
+
+/// A row for every kernel: what a host links to run any plan on its own CPU.
+pub const fn host_rows() -> [Row; KERNEL_COUNT] {
+    let mut rows = [KERNELS[0].portable; KERNEL_COUNT];
+    let mut i = 0;
+    while i < KERNEL_COUNT {
+        rows[i] = match KERNELS[i].native {
+            Some(native) => native,
+            None => KERNELS[i].portable,
+        };
+        i += 1;
+    }
+    rows
+}

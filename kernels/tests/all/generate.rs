@@ -1,0 +1,258 @@
+//! Random cases for every operator.
+
+use kiln_core::{DType, Shape, TensorType};
+use kiln_ops::{Activation, Add, Conv2d, Copy, FullyConnected, Op, Pool2d, PoolKind, Softmax};
+
+use crate::support::{Case, Random, Tensor};
+
+/// Shapes a test goes through for each row; Miri is slow.
+pub(crate) const SHAPES: u64 = if cfg!(miri) { 3 } else { 300 };
+
+/// The generator that suits a kernel's number.
+pub(crate) fn case(number: u16, random: &mut Random) -> Case {
+    match number {
+        1 => conv2d(DType::I8, random),
+        2 => depthwise(DType::I8, random),
+        3 => fully_connected(DType::I8, random),
+        4 => pool(PoolKind::Average, DType::I8, random),
+        5 => pool(PoolKind::Max, DType::I8, random),
+        6 => add(DType::I8, random),
+        7 => softmax(DType::I8, random),
+        8 => copy(random),
+        32 => conv2d(DType::F32, random),
+        33 => depthwise(DType::F32, random),
+        34 => fully_connected(DType::F32, random),
+        35 => pool(PoolKind::Average, DType::F32, random),
+        36 => pool(PoolKind::Max, DType::F32, random),
+        37 => add(DType::F32, random),
+        38 => softmax(DType::F32, random),
+        _ => panic!("row {number} has no generator: add one"),
+    }
+}
+
+fn ty(dtype: DType, dims: &[u32]) -> TensorType {
+    TensorType::new(dtype, Shape::new(dims).unwrap())
+}
+
+fn activation(random: &mut Random) -> Activation {
+    random.pick(&[Activation::None, Activation::None, Activation::Relu, Activation::Relu6, Activation::ReluN1To1])
+}
+
+/// Values of a dtype: random ones, or nothing but extremes.
+fn values(dtype: DType, n: usize, random: &mut Random) -> Vec<u8> {
+    match dtype {
+        DType::F32 => {
+            let wild = random.one_in(10);
+            let value = |random: &mut Random| match random.range(0, 40) {
+                0 if wild => random.pick(&[f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE, -0.0]),
+                _ => (random.float() * 8.0 - 4.0) as f32,
+            };
+            (0..n).flat_map(|_| value(random).to_le_bytes()).collect()
+        }
+        DType::I32 => {
+            let extreme = random.one_in(10);
+            let value = |random: &mut Random| match extreme {
+                true => random.pick(&[i32::MIN, i32::MAX, 0]),
+                false => random.range(-20_000, 20_000) as i32,
+            };
+            (0..n).flat_map(|_| value(random).to_le_bytes()).collect()
+        }
+        _ => match random.range(0, 7) {
+            0 => vec![0x80; n],
+            1 => vec![0x7f; n],
+            2 => (0..n).map(|_| random.pick(&[0x80, 0x7f])).collect(),
+            _ => random.bytes(n),
+        },
+    }
+}
+
+/// A scale: mostly about what networks have, sometimes far off.
+fn scale(random: &mut Random) -> f32 {
+    let exponent = if random.one_in(8) { random.range(-20, 12) } else { random.range(-9, -2) };
+    ((0.5 + random.float()) * 2f64.powi(exponent as i32)) as f32
+}
+
+fn zero_point(random: &mut Random) -> i32 {
+    match random.range(0, 5) {
+        0 => -128,
+        1 => 127,
+        2 => 0,
+        _ => random.range(-128, 127) as i32,
+    }
+}
+
+/// A tensor, with one scale if it is int8.
+fn tensor(dtype: DType, dims: &[u32], random: &mut Random) -> Tensor {
+    let ty = ty(dtype, dims);
+    let data = values(dtype, ty.shape.elements().unwrap() as usize, random);
+    let quantized = dtype == DType::I8;
+    let (scales, zero_points) =
+        if quantized { (vec![scale(random)], vec![zero_point(random)]) } else { (vec![], vec![]) };
+    Tensor { ty, scales, zero_points, data, constant: false }
+}
+
+/// Constant weights, with one scale or one a channel.
+fn weights(dtype: DType, dims: &[u32], random: &mut Random) -> Tensor {
+    let mut w = Tensor { constant: true, ..tensor(dtype, dims, random) };
+    if dtype == DType::I8 {
+        let scales = if random.one_in(3) { 1 } else { dims[0] };
+        w.scales = (0..scales).map(|_| scale(random)).collect();
+        w.zero_points = vec![0; if random.one_in(4) { 1 } else { scales as usize }];
+    }
+    w
+}
+
+fn bias(dtype: DType, n: u32, random: &mut Random) -> Tensor {
+    let dtype = if dtype == DType::I8 { DType::I32 } else { dtype };
+    Tensor { constant: true, ..tensor(dtype, &[n], random) }
+}
+
+fn output(op: Op, inputs: &[Tensor], random: &mut Random) -> Option<Tensor> {
+    let types: Vec<TensorType> = inputs.iter().map(|t| t.ty).collect();
+    let ty = op.output(&types).ok()?;
+    let mut y = tensor(ty.dtype, &[1], random);
+    y.ty = ty;
+    y.data.clear();
+    Some(y)
+}
+
+/// Padding smaller than the window, as operators ask for.
+fn pads(kernel: [u32; 2], dilations: [u32; 2], random: &mut Random) -> [u32; 4] {
+    let most = |axis: usize| (kernel[axis] - 1) * dilations[axis];
+    if random.one_in(3) {
+        return [0; 4];
+    }
+    [most(0), most(1), most(0), most(1)].map(|m| random.size(0, m))
+}
+
+fn convolution(dtype: DType, groups: u32, per_group: u32, multiplier: u32, random: &mut Random) -> Option<Case> {
+    let kernel = [random.size(1, 4), random.size(1, 4)];
+    let strides = [random.size(1, 3), random.size(1, 3)];
+    let dilations = if random.one_in(3) { [random.size(1, 3), random.size(1, 3)] } else { [1, 1] };
+    let op = Conv2d {
+        strides,
+        dilations,
+        pads: pads(kernel, dilations, random),
+        groups,
+        activation: activation(random),
+    };
+    let outputs = groups * multiplier;
+    let x = tensor(dtype, &[random.size(1, 3), random.size(1, 9), random.size(1, 9), groups * per_group], random);
+    let w = weights(dtype, &[outputs, kernel[0], kernel[1], per_group], random);
+    let mut inputs = vec![x, w];
+    if !random.one_in(4) {
+        inputs.push(bias(dtype, outputs, random));
+    }
+    let op = Op::from(op);
+    let mut output = output(op, &inputs, random)?;
+    spread(&mut output, &inputs, kernel[0] * kernel[1] * per_group, random);
+    Some(Case { op, inputs, output })
+}
+
+/// Mostly, an output scale that lets sums of `terms` products use the range without saturating.
+fn spread(output: &mut Tensor, inputs: &[Tensor], terms: u32, random: &mut Random) {
+    let (Some(x), Some(w)) = (inputs[0].scales.first(), inputs[1].scales.first()) else { return };
+    if !random.one_in(4) {
+        output.scales = vec![x * w * (terms as f32).sqrt() * random.range(30, 200) as f32];
+    }
+}
+
+/// The first that suits its operator.
+fn first(mut attempt: impl FnMut() -> Option<Case>) -> Case {
+    std::iter::repeat_with(|| attempt()).flatten().next().unwrap()
+}
+
+pub(crate) fn conv2d(dtype: DType, random: &mut Random) -> Case {
+    first(|| {
+        let groups = random.pick(&[1, 1, 1, 2, 3]);
+        let (per_group, multiplier) = (random.size(1, 9), random.size(1, 5));
+        convolution(dtype, groups, per_group, multiplier, random)
+    })
+}
+
+pub(crate) fn depthwise(dtype: DType, random: &mut Random) -> Case {
+    first(|| {
+        let (groups, multiplier) = (random.size(1, 9), random.pick(&[1, 1, 1, 2, 3]));
+        convolution(dtype, groups, 1, multiplier, random)
+    })
+}
+
+fn fully_connected(dtype: DType, random: &mut Random) -> Case {
+    first(|| {
+        let (columns, outputs) = (random.size(1, 40), random.size(1, 20));
+        let keep_dims = random.one_in(2);
+        let dims: &[u32] = if keep_dims { &[2, 3, columns] } else { &[random.size(1, 4), columns] };
+        let x = tensor(dtype, dims, random);
+        let mut w = weights(dtype, &[outputs, columns], random);
+        if dtype == DType::I8 && random.one_in(4) {
+            w.zero_points = vec![random.range(-128, 127) as i32; w.scales.len()];
+        }
+        let mut inputs = vec![x, w];
+        if !random.one_in(4) {
+            inputs.push(bias(dtype, outputs, random));
+        }
+        let op = Op::from(FullyConnected { keep_dims, activation: activation(random) });
+        let mut output = output(op, &inputs, random)?;
+        spread(&mut output, &inputs, columns, random);
+        Some(Case { op, inputs, output })
+    })
+}
+
+pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
+    first(|| {
+        let kernel = [random.size(1, 5), random.size(1, 5)];
+        let op = Op::from(Pool2d {
+            kind,
+            kernel,
+            strides: [random.size(1, 3), random.size(1, 3)],
+            pads: pads(kernel, [1, 1], random),
+            activation: activation(random),
+        });
+        let dims = [random.size(1, 3), random.size(1, 9), random.size(1, 9), random.size(1, 9)];
+        let inputs = vec![tensor(dtype, &dims, random)];
+        let mut output = output(op, &inputs, random)?;
+        output.scales = inputs[0].scales.clone();
+        output.zero_points = inputs[0].zero_points.clone();
+        Some(Case { op, inputs, output })
+    })
+}
+
+fn any_dims(random: &mut Random) -> Vec<u32> {
+    if random.one_in(8) {
+        return vec![random.size(1, 3000)];
+    }
+    (0..random.range(1, 5)).map(|_| random.size(1, 6)).collect()
+}
+
+fn add(dtype: DType, random: &mut Random) -> Case {
+    let dims = any_dims(random);
+    let inputs = vec![tensor(dtype, &dims, random), tensor(dtype, &dims, random)];
+    let op = Op::from(Add { activation: activation(random) });
+    let output = output(op, &inputs, random).unwrap();
+    Case { op, inputs, output }
+}
+
+fn softmax(dtype: DType, random: &mut Random) -> Case {
+    let mut dims = any_dims(random);
+    if random.one_in(3) {
+        *dims.last_mut().unwrap() = random.size(1, 300);
+    }
+    let inputs = vec![tensor(dtype, &dims, random)];
+    let op = Op::from(Softmax { beta: random.pick(&[1.0, 1.0, 0.5, 3.7]) });
+    let mut output = output(op, &inputs, random).unwrap();
+    if dtype == DType::I8 {
+        output.scales = vec![1.0 / 256.0];
+        output.zero_points = vec![-128];
+    }
+    Case { op, inputs, output }
+}
+
+fn copy(random: &mut Random) -> Case {
+    let dtype = random.pick(&[DType::I8, DType::F32, DType::I4, DType::I64, DType::F16]);
+    let dims = any_dims(random);
+    let ty = ty(dtype, &dims);
+    let data = random.bytes(ty.bytes().unwrap() as usize);
+    let x = Tensor { ty, scales: vec![], zero_points: vec![], data, constant: false };
+    let output = Tensor { data: vec![], ..x.clone() };
+    Case { op: Op::from(Copy), inputs: vec![x], output }
+}

@@ -1,0 +1,10 @@
+//! Every row of the kernel table against its operator's reference.
+
+mod generate;
+mod hostile;
+mod overlap;
+mod patches;
+mod rows;
+mod support;
+mod table;
+mod vectors;

@@ -1,0 +1,76 @@
+//! The table itself.
+
+use kiln_core::{DType, TargetId};
+use kiln_kernels::table::{KERNEL_COUNT, KERNELS, choose, host_rows, kernel};
+
+use crate::generate::{case, conv2d, depthwise};
+use crate::support::Random;
+
+#[test]
+fn numbers_and_names_are_unique() {
+    for (i, a) in KERNELS.iter().enumerate() {
+        assert_eq!(a.number, a.portable.number, "{}", a.name);
+        assert_eq!(a.name.to_uppercase(), a.row_name);
+        assert!(a.number < 0x8000, "{}: the upper half is for references", a.name);
+        assert!(a.portable.align.is_power_of_two());
+        for b in &KERNELS[i + 1..] {
+            assert!(a.number != b.number && a.name != b.name);
+        }
+        assert_eq!(kernel(a.number).unwrap().name, a.name);
+    }
+    let rows = host_rows();
+    assert_eq!(rows.len(), KERNEL_COUNT);
+    assert!(rows.iter().zip(KERNELS).all(|(r, k)| r.number == k.number));
+    assert!(kernel(0).is_none());
+}
+
+#[test]
+fn the_table_chooses_every_kernel() {
+    for kernel in KERNELS {
+        for seed in 0..20 {
+            let case = case(kernel.number, &mut Random::new(seed));
+            let chosen = case.operation(|o| choose(o, TargetId::ARMV6M).unwrap().number);
+            // A convolution may happen to be depthwise.
+            assert!(chosen == kernel.number || chosen == kernel.number + 1, "{} for {}", chosen, kernel.name);
+        }
+    }
+    for dtype in [DType::I8, DType::F32] {
+        let depthwise = depthwise(dtype, &mut Random::new(0));
+        let number = depthwise.operation(|o| choose(o, TargetId::PORTABLE).unwrap().number);
+        assert_eq!(number, if dtype == DType::I8 { 2 } else { 33 });
+    }
+}
+
+/// What a kernel can't compute it must not claim.
+#[test]
+fn kernels_do_not_apply_to() {
+    let base = conv2d(DType::I8, &mut Random::new(3));
+    let numbers = |case: &crate::support::Case| {
+        case.operation(|o| KERNELS.iter().filter(|k| (k.applies)(o)).map(|k| k.number).collect::<Vec<_>>())
+    };
+    assert!(numbers(&base).contains(&1));
+    // Weights that are not known, that have a zero point, or too few scales.
+    let mut case = base.clone();
+    case.inputs[1].constant = false;
+    assert_eq!(numbers(&case), []);
+    let mut case = base.clone();
+    case.inputs[1].zero_points[0] = 1;
+    assert_eq!(numbers(&case), []);
+    let mut case = base.clone();
+    case.inputs[1].scales = vec![0.1; 99];
+    assert_eq!(numbers(&case), []);
+    let mut case = base.clone();
+    case.output.scales.clear();
+    assert_eq!(numbers(&case), []);
+    // An output of another shape than the operator's, or data of another length.
+    let mut case = base.clone();
+    case.output.ty = case.inputs[0].ty;
+    assert_eq!(numbers(&case), []);
+    let mut case = base.clone();
+    case.inputs[1].data.pop();
+    assert_eq!(numbers(&case), []);
+    // float32 weights may come from a run.
+    let mut case = conv2d(DType::F32, &mut Random::new(3));
+    case.inputs[1].constant = false;
+    assert_eq!(numbers(&case), [32]);
+}

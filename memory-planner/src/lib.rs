@@ -1,0 +1,18 @@
+//! Kiln's graph and memory planner.
+//!
+//! [`graph::Graph`] is what importers and recorded programs produce. [`plan`] turns it into a
+//! [`Planned`]: kernels chosen for a CPU family, weights packed, the order of steps and the place
+//! of every tensor searched and, for graphs of microcontroller size, proven best. Its
+//! [`Planned::bytes`] are the plan records that `kiln-core` runs.
+
+pub mod graph;
+pub mod kiln_file;
+mod encode;
+mod error;
+mod lower;
+mod plan;
+pub mod reference;
+pub mod solve;
+
+pub use error::{Blame, PlanError, Unsupported};
+pub use plan::{Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan};

@@ -1,0 +1,505 @@
+//! From a graph's entry to steps over storage: views resolved, kernels chosen and prepared, state
+//! changes turned into copies.
+
+use std::collections::HashMap;
+
+use kiln_core::TargetId;
+use kiln_core::plan::NO_EXTENT;
+use kiln_kernels::table::{self, Direction, Emit, Kernel, Operand, Operation};
+use kiln_ops::{Copy, Cost, Effect, Op, OpError};
+
+use crate::error::{PlanError, Unsupported};
+use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
+
+/// What holds a value's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum Storage {
+    /// The entry's buffer number …, in the arena.
+    Buffer(usize),
+    /// State number … of the graph.
+    State(usize),
+    /// Constant number … of the pool.
+    Constant(usize),
+}
+
+/// Bytes in the arena.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    /// The value that is written; views of it share the bytes.
+    pub value: ValueId,
+    /// Its name, where it is not the value's own.
+    pub name: String,
+    pub bytes: u64,
+    pub align: u64,
+    pub tail: u64,
+    /// The step that writes it; `None` for an input.
+    pub step: Option<usize>,
+    /// Read by the caller after the run.
+    pub output: bool,
+}
+
+/// One call of a kernel.
+pub(crate) struct Step {
+    pub name: String,
+    pub op: Op,
+    pub node: u32,
+    pub kernel: &'static Kernel,
+    pub inputs: Vec<Storage>,
+    pub output: Storage,
+    pub scratch: Vec<u64>,
+    pub parameters: Vec<u8>,
+    pub rows: u32,
+    pub extent: u16,
+    pub cost: Cost,
+    /// Inputs that the output may overlap.
+    pub overlaps: Vec<Lag>,
+    /// Steps that must come first though no buffer says so.
+    pub after: Vec<usize>,
+    /// The values read and computed, for reports and verification.
+    pub values: (Vec<ValueId>, ValueId),
+}
+
+/// A buffer that a step's output may overlap, and by how much it must trail it walking up or down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lag {
+    pub input: usize,
+    pub up: Option<u64>,
+    pub down: Option<u64>,
+}
+
+/// Constants of all entries, each kept once.
+#[derive(Default)]
+pub(crate) struct Pool {
+    pub blobs: Vec<Constant>,
+    by_content: HashMap<Vec<u8>, usize>,
+}
+
+/// A piece of the constants.
+pub(crate) struct Constant {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    pub align: u64,
+}
+
+impl Pool {
+    fn add(&mut self, name: String, bytes: Vec<u8>, align: u64) -> usize {
+        let index = *self.by_content.entry(bytes).or_insert_with_key(|bytes| {
+            self.blobs.push(Constant { name, bytes: bytes.clone(), align: 1 });
+            self.blobs.len() - 1
+        });
+        let blob = &mut self.blobs[index];
+        blob.align = blob.align.max(align);
+        index
+    }
+}
+
+/// State of the whole graph: its value, and the alignment kernels want.
+pub(crate) struct StateSlot {
+    pub value: ValueId,
+    pub align: u64,
+}
+
+/// An entry as steps over storage.
+pub(crate) struct Lowered {
+    pub steps: Vec<Step>,
+    pub buffers: Vec<Buffer>,
+    pub inputs: Vec<Storage>,
+    pub outputs: Vec<Storage>,
+}
+
+/// Collects what a kernel's preparation emits.
+struct Collect<'a> {
+    node: &'a str,
+    align: u64,
+    input_storage: &'a [Option<Storage>],
+    pool: &'a mut Pool,
+    inputs: Vec<Storage>,
+    /// For each window, the operation's input it is; `None` for a constant made here.
+    roles: Vec<Option<usize>>,
+    scratch: Vec<u64>,
+    parameters: Vec<u8>,
+    rows: u32,
+    missing: bool,
+}
+
+impl Emit for Collect<'_> {
+    fn input(&mut self, index: usize) {
+        match self.input_storage.get(index).copied().flatten() {
+            Some(storage) => {
+                self.inputs.push(storage);
+                self.roles.push(Some(index));
+            }
+            None => self.missing = true,
+        }
+    }
+
+    fn constant(&mut self, label: &'static str, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let mut data = vec![0; bytes];
+        fill(&mut data);
+        let index = self.pool.add(format!("{}: {label}", self.node), data, self.align);
+        self.inputs.push(Storage::Constant(index));
+        self.roles.push(None);
+    }
+
+    fn scratch(&mut self, bytes: u64) {
+        self.scratch.push(bytes);
+    }
+
+    fn parameters(&mut self, bytes: &[u8]) {
+        self.parameters = bytes.to_vec();
+    }
+
+    fn rows(&mut self, rows: u32) {
+        self.rows = rows;
+    }
+}
+
+/// Lowers entries of one graph for one target.
+pub(crate) struct Lowering<'g> {
+    graph: &'g Graph,
+    target: TargetId,
+    pub pool: Pool,
+    pub states: Vec<StateSlot>,
+    unsupported: Vec<Unsupported>,
+}
+
+/// The entry being lowered.
+#[derive(Default)]
+struct Work {
+    steps: Vec<Step>,
+    buffers: Vec<Buffer>,
+    storage: HashMap<ValueId, Storage>,
+}
+
+impl<'g> Lowering<'g> {
+    pub(crate) fn new(graph: &'g Graph, target: TargetId) -> Lowering<'g> {
+        let states = graph.values.iter().enumerate().filter(|(_, v)| v.source == Source::State);
+        let states = states.map(|(i, v)| StateSlot { value: ValueId(i as u32), align: v.ty.dtype.align() as u64 });
+        Lowering { graph, target, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
+    }
+
+    /// Every node without a kernel, once all entries went through.
+    pub(crate) fn finish(&mut self) -> Result<(), PlanError> {
+        match std::mem::take(&mut self.unsupported) {
+            list if list.is_empty() => Ok(()),
+            list => Err(PlanError::Unsupported(list)),
+        }
+    }
+
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<Lowered, PlanError> {
+        let mut work = Work::default();
+        for &id in &entry.inputs {
+            self.new_buffer(&mut work, id, None);
+        }
+        for (index, node) in entry.nodes.iter().enumerate() {
+            match node.op.effect() {
+                Effect::View(i) => {
+                    let storage = self.storage(&mut work, node.inputs[i]);
+                    work.storage.insert(node.output, storage);
+                }
+                Effect::Fresh => self.node(&mut work, entry, node, index as u32)?,
+            }
+        }
+        let mut outputs = Vec::new();
+        for &id in &entry.outputs {
+            let mut storage = self.storage(&mut work, id);
+            // State as an output means its value before the run, like every other read of it.
+            let changes = entry.assigns.iter().any(|a| self.storage(&mut work, a.state) == storage);
+            if changes {
+                self.copy(&mut work, entry, id, storage, None, "saved")?;
+                storage = work.steps[work.steps.len() - 1].output;
+            }
+            if let Storage::Buffer(b) = storage {
+                work.buffers[b].output = true;
+            }
+            outputs.push(storage);
+        }
+        self.assigns(&mut work, entry)?;
+        let inputs = entry.inputs.iter().map(|id| work.storage[id]).collect();
+        Ok(Lowered { steps: work.steps, buffers: work.buffers, inputs, outputs })
+    }
+
+    fn new_buffer(&self, work: &mut Work, id: ValueId, step: Option<usize>) -> usize {
+        let value = self.graph.value(id);
+        work.buffers.push(Buffer {
+            value: id,
+            name: value.name.clone(),
+            bytes: value.ty.bytes().unwrap_or(0),
+            align: value.ty.dtype.align() as u64,
+            tail: 0,
+            step,
+            output: false,
+        });
+        work.storage.insert(id, Storage::Buffer(work.buffers.len() - 1));
+        work.buffers.len() - 1
+    }
+
+    /// Where a value lies. A constant gets a place in the pool only when someone reads it as it is.
+    fn storage(&mut self, work: &mut Work, id: ValueId) -> Storage {
+        if let Some(&storage) = work.storage.get(&id) {
+            return storage;
+        }
+        let value = self.graph.value(id);
+        let storage = match &value.source {
+            Source::Constant(data) => {
+                let align = value.ty.dtype.align() as u64;
+                Storage::Constant(self.pool.add(value.name.clone(), data.to_vec(), align.max(4)))
+            }
+            Source::State => {
+                Storage::State(self.states.iter().position(|s| s.value == id).unwrap_or(0))
+            }
+            // A valid graph computes before it reads.
+            Source::Input | Source::Node => Storage::Buffer(self.new_buffer(work, id, None)),
+        };
+        work.storage.insert(id, storage);
+        storage
+    }
+
+    fn node(&mut self, work: &mut Work, entry: &Entry, node: &Node, index: u32) -> Result<(), PlanError> {
+        let graph = self.graph;
+        let operand = |id: ValueId| {
+            let value = graph.value(id);
+            Operand { ty: value.ty, quant: value.quant.view(), data: graph.constant_data(id) }
+        };
+        let inputs: Vec<Operand<'_>> = node.inputs.iter().map(|&id| operand(id)).collect();
+        let operation = Operation { op: node.op, inputs: &inputs, output: operand(node.output) };
+        let Some(kernel) = table::choose(&operation, self.target) else {
+            let shapes = |o: &Operand<'_>| format!("{} {:?}", o.ty.dtype.name(), o.ty.shape);
+            let list: Vec<String> = inputs.iter().map(shapes).collect();
+            self.unsupported.push(Unsupported {
+                node: node.name.clone(),
+                op: node.op.name(),
+                operands: format!("({}) -> {}", list.join(", "), shapes(&operation.output)),
+            });
+            self.new_buffer(work, node.output, Some(work.steps.len()));
+            return Ok(());
+        };
+        self.step(work, entry, node, index, kernel, &operation, None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one place where everything about a step meets")]
+    fn step(
+        &mut self,
+        work: &mut Work,
+        entry: &Entry,
+        node: &Node,
+        index: u32,
+        kernel: &'static Kernel,
+        operation: &Operation<'_>,
+        into: Option<Storage>,
+    ) -> Result<(), PlanError> {
+        // A value is given a place only if the kernel reads it as it lies, so constants that are
+        // packed do not stay in the plan twice.
+        let row = kernel.row();
+        let align = (row.align as u64).max(4);
+        let mut wanted = vec![false; node.inputs.len()];
+        (kernel.prepare)(operation, &mut Probe { wanted: &mut wanted }).map_err(|e| refused(entry, node, e))?;
+        let input_storage: Vec<Option<Storage>> = node
+            .inputs
+            .iter()
+            .zip(&wanted)
+            .map(|(&id, &wanted)| wanted.then(|| self.storage(work, id)))
+            .collect();
+        let mut collect = Collect {
+            node: &node.name,
+            align,
+            input_storage: &input_storage,
+            pool: &mut self.pool,
+            inputs: Vec::new(),
+            roles: Vec::new(),
+            scratch: Vec::new(),
+            parameters: Vec::new(),
+            rows: 0,
+            missing: false,
+        };
+        (kernel.prepare)(operation, &mut collect).map_err(|e| refused(entry, node, e))?;
+        if collect.missing {
+            return Err(refused(entry, node, OpError::Attribute("kernel input", 0)));
+        }
+        let Collect { inputs, roles, scratch, parameters, rows, .. } = collect;
+        let step = work.steps.len();
+        let output = into.unwrap_or_else(|| Storage::Buffer(self.new_buffer(work, node.output, Some(step))));
+        for &storage in inputs.iter().chain([&output]) {
+            let (want, over_read) = (row.align as u64, row.over_read as u64);
+            match storage {
+                Storage::Buffer(b) => {
+                    let buffer = &mut work.buffers[b];
+                    buffer.align = buffer.align.max(want);
+                    if storage != output {
+                        buffer.tail = buffer.tail.max(over_read);
+                    }
+                }
+                Storage::State(s) => self.states[s].align = self.states[s].align.max(want),
+                Storage::Constant(c) => {
+                    let blob = &mut self.pool.blobs[c];
+                    blob.align = blob.align.max(want);
+                }
+            }
+        }
+        let overlaps = overlaps(kernel, operation, &inputs, &roles);
+        let extent = self.extent(node.output, rows);
+        let types: Vec<_> = operation.inputs.iter().map(|o| o.ty).collect();
+        work.steps.push(Step {
+            name: node.name.clone(),
+            op: node.op,
+            node: index,
+            kernel,
+            inputs,
+            output,
+            scratch,
+            parameters,
+            rows,
+            extent,
+            cost: node.op.cost(&types, &operation.output.ty),
+            overlaps,
+            after: Vec::new(),
+            values: (node.inputs.clone(), node.output),
+        });
+        Ok(())
+    }
+
+    /// The extent that scales a step's rows: that of the output's leading dimension, where rows
+    /// are a multiple of it.
+    fn extent(&self, output: ValueId, rows: u32) -> u16 {
+        let leading = self.graph.value(output).varying.iter().find(|v| v.axis == 0);
+        match leading {
+            Some(v) => {
+                let max = self.graph.extents[v.extent as usize].max;
+                if max > 0 && rows.is_multiple_of(max) { v.extent } else { NO_EXTENT }
+            }
+            None => NO_EXTENT,
+        }
+    }
+
+    /// Turns assignments into copies that come after every read of the state they change. A value
+    /// that is itself state about to change is saved first.
+    fn assigns(&mut self, work: &mut Work, entry: &Entry) -> Result<(), PlanError> {
+        let changed: Vec<Storage> =
+            entry.assigns.iter().map(|a| self.storage(work, a.state)).collect();
+        let mut from = Vec::new();
+        for (number, assign) in entry.assigns.iter().enumerate() {
+            let storage = self.storage(work, assign.value);
+            let saved = changed.contains(&storage) && storage != changed[number];
+            let source = if saved {
+                self.copy(work, entry, assign.value, storage, None, "saved")?;
+                work.steps[work.steps.len() - 1].output
+            } else {
+                storage
+            };
+            from.push(source);
+        }
+        for (number, assign) in entry.assigns.iter().enumerate() {
+            if from[number] == changed[number] {
+                continue;
+            }
+            let readers: Vec<usize> = (0..work.steps.len())
+                .filter(|&s| work.steps[s].inputs.contains(&changed[number]))
+                .collect();
+            self.copy(work, entry, assign.state, from[number], Some(changed[number]), "assigned")?;
+            let last = work.steps.len() - 1;
+            work.steps[last].after = readers;
+        }
+        Ok(())
+    }
+
+    /// Adds a step that copies `from` into `into`, or into a new buffer shaped like `value`.
+    fn copy(
+        &mut self,
+        work: &mut Work,
+        entry: &Entry,
+        value: ValueId,
+        from: Storage,
+        into: Option<Storage>,
+        what: &str,
+    ) -> Result<(), PlanError> {
+        let graph = self.graph;
+        let it = graph.value(value);
+        let operand = Operand { ty: it.ty, quant: it.quant.view(), data: None };
+        let operation = Operation { op: Op::Copy(Copy), inputs: &[operand], output: operand };
+        // The copy reads `from` under the value's own type, whatever value lies there.
+        let before = work.storage.insert(value, from);
+        let node = Node {
+            name: format!("{} ({what})", it.name),
+            op: Op::Copy(Copy),
+            inputs: vec![value],
+            output: value,
+        };
+        let Some(kernel) = table::choose(&operation, self.target) else {
+            return Err(refused(entry, &node, OpError::DType(0, it.ty.dtype)));
+        };
+        let target = match into {
+            Some(storage) => storage,
+            None => {
+                let step = work.steps.len();
+                work.buffers.push(Buffer {
+                    value,
+                    name: node.name.clone(),
+                    bytes: it.ty.bytes().unwrap_or(0),
+                    align: it.ty.dtype.align() as u64,
+                    tail: 0,
+                    step: Some(step),
+                    output: false,
+                });
+                Storage::Buffer(work.buffers.len() - 1)
+            }
+        };
+        let result = self.step(work, entry, &node, u32::MAX, kernel, &operation, Some(target));
+        match before {
+            Some(storage) => work.storage.insert(value, storage),
+            None => work.storage.remove(&value),
+        };
+        result
+    }
+}
+
+/// Asks a kernel which inputs it reads as they lie.
+struct Probe<'a> {
+    wanted: &'a mut [bool],
+}
+
+impl Emit for Probe<'_> {
+    fn input(&mut self, index: usize) {
+        if let Some(wanted) = self.wanted.get_mut(index) {
+            *wanted = true;
+        }
+    }
+    fn constant(&mut self, _: &'static str, _: usize, _: &mut dyn FnMut(&mut [u8])) {}
+    fn scratch(&mut self, _: u64) {}
+    fn parameters(&mut self, _: &[u8]) {}
+    fn rows(&mut self, _: u32) {}
+}
+
+/// Which buffers the output may overlap. One read in two roles needs a lag in both; and since a step
+/// walks one way, with several such buffers only the way up is offered.
+fn overlaps(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], roles: &[Option<usize>]) -> Vec<Lag> {
+    let mut lags: Vec<Lag> = Vec::new();
+    for (&storage, &role) in inputs.iter().zip(roles) {
+        let Storage::Buffer(input) = storage else { continue };
+        let lag = |direction: Direction| {
+            let can = kernel.directions.contains(&direction);
+            role.filter(|_| can).and_then(|i| (kernel.lag)(operation, i, direction))
+        };
+        let (up, down) = (lag(Direction::Up), lag(Direction::Down));
+        match lags.iter_mut().find(|l| l.input == input) {
+            Some(known) => {
+                let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.max(b));
+                (known.up, known.down) = (both(known.up, up), both(known.down, down));
+            }
+            None => lags.push(Lag { input, up, down }),
+        }
+    }
+    if lags.len() > 1 {
+        lags.iter_mut().for_each(|l| l.down = None);
+    }
+    lags.retain(|l| l.up.is_some() || l.down.is_some());
+    lags
+}
+
+fn refused(entry: &Entry, node: &Node, error: OpError) -> PlanError {
+    PlanError::Graph(GraphError::Op {
+        entry: entry.name.clone(),
+        node: node.name.clone(),
+        op: node.op.name(),
+        error,
+    })
+}

@@ -1,0 +1,403 @@
+//! From lowered entries to a plan: order and places solved, records written.
+
+use kiln_core::plan::Place;
+use kiln_core::{Direction, TargetId, TensorType};
+use kiln_kernels::table::Kernel;
+use kiln_ops::{Cost, Op};
+
+use crate::encode;
+use crate::error::{Blame, PlanError};
+use crate::graph::{Graph, ValueId};
+use crate::lower::{Lag, Lowered, Lowering, Step, Storage};
+use crate::solve::{self, Budget, Problem};
+
+/// How to plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The CPU family to choose kernels for.
+    pub target: TargetId,
+    /// How far to search; counted in nodes, so plans are the same on every machine.
+    pub budget: Budget,
+    /// Whether outputs may overlap inputs. Turning it off helps to look for a wrong lag.
+    pub overlap: bool,
+}
+
+impl Options {
+    /// The usual options for `target`.
+    pub fn for_target(target: TargetId) -> Options {
+        Options { target, budget: Budget::default(), overlap: true }
+    }
+}
+
+/// A planned graph.
+pub struct Planned {
+    /// The CPU family it is for.
+    pub target: TargetId,
+    /// The entries, in the graph's order.
+    pub entries: Vec<PlannedEntry>,
+    /// Bytes of constants: weights as packed, biases, multipliers.
+    pub constants_bytes: u64,
+    /// Bytes of state kept from run to run.
+    pub state_bytes: u64,
+    /// Bytes of the arena: the largest of the entries'.
+    pub arena_bytes: u64,
+    /// Bytes that the RAM bank must have: state and arena.
+    pub ram_bytes: u64,
+    /// Every kernel the steps use, by number.
+    pub kernels: Vec<&'static Kernel>,
+    /// The plan records, as `kiln-core` loads them.
+    pub bytes: Vec<u8>,
+}
+
+/// An entry, planned.
+pub struct PlannedEntry {
+    /// Its name.
+    pub name: String,
+    /// Its steps in the order they run.
+    pub steps: Vec<PlannedStep>,
+    /// What lies where, and when.
+    pub tensors: Vec<PlannedTensor>,
+    /// Indices into `tensors` of inputs that lie in the arena, and the values of all.
+    pub inputs: Vec<ValueId>,
+    /// The values the caller reads.
+    pub outputs: Vec<ValueId>,
+    /// Bytes of the arena: inputs, outputs, intermediates and scratch.
+    pub arena: u64,
+    /// No order and no placement needs less, with these kernels.
+    pub lower_bound: u64,
+    /// Whether `arena` is proven to be the least.
+    pub optimal: bool,
+    /// Search nodes that took.
+    pub nodes: u64,
+}
+
+/// A step, planned.
+pub struct PlannedStep {
+    /// The name of the node it came from.
+    pub name: String,
+    /// The operator.
+    pub op: Op,
+    /// The kernel.
+    pub kernel: &'static Kernel,
+    /// The graph's node it came from; `None` for a copy that planning made.
+    pub node: Option<usize>,
+    /// Multiply-accumulates and bytes.
+    pub cost: Cost,
+    /// The values the node reads.
+    pub inputs: Vec<ValueId>,
+    /// The value it computes.
+    pub output: ValueId,
+    /// Bytes of scratch.
+    pub scratch: u64,
+    /// Output rows.
+    pub rows: u32,
+    /// Which way it walks them.
+    pub direction: Direction,
+}
+
+/// A region of memory, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Region {
+    /// The arena: inputs, outputs, intermediates.
+    Arena,
+    /// Working memory of one step, in the arena.
+    Scratch,
+    /// State kept from run to run.
+    State,
+    /// Constants in flash.
+    Constants,
+}
+
+/// A tensor's place.
+pub struct PlannedTensor {
+    /// Its name.
+    pub name: String,
+    /// The value it holds; `None` for scratch and packed constants.
+    pub value: Option<ValueId>,
+    /// Its element type and shape, where it holds a value.
+    pub ty: Option<TensorType>,
+    /// Where it lies.
+    pub region: Region,
+    /// Bytes from the region's start: of bank 0 for arena, scratch and state, of the constants.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The first step (of the entry) at which it is needed.
+    pub first_step: usize,
+    /// The last one.
+    pub last_step: usize,
+}
+
+impl Planned {
+    /// The entry that inference runs: `infer`, or the first.
+    pub fn main_entry(&self) -> Option<&PlannedEntry> {
+        self.entries.iter().find(|e| e.name == "infer").or(self.entries.first())
+    }
+}
+
+impl PlannedEntry {
+    /// The step at which the arena is fullest, and what is alive there, largest first.
+    pub fn peak(&self) -> (usize, Vec<Blame>) {
+        let alive = |step: usize| {
+            self.tensors.iter().filter(move |t| {
+                matches!(t.region, Region::Arena | Region::Scratch) && (t.first_step..=t.last_step).contains(&step)
+            })
+        };
+        let top = |step: usize| alive(step).map(|t| t.offset + t.bytes).max().unwrap_or(0);
+        let live = |step: usize| alive(step).map(|t| t.bytes).sum::<u64>();
+        let peak = (0..self.steps.len()).max_by_key(|&s| (top(s), live(s), usize::MAX - s)).unwrap_or(0);
+        let mut blame: Vec<Blame> =
+            alive(peak).map(|t| Blame { tensor: t.name.clone(), bytes: t.bytes }).collect();
+        blame.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tensor.cmp(&b.tensor)));
+        (peak, blame)
+    }
+}
+
+/// Plans every entry of a graph for one target.
+pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
+    graph.validate()?;
+    let mut lowering = Lowering::new(graph, options.target);
+    let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
+    lowering.finish()?;
+    let (pool, states) = (lowering.pool, lowering.states);
+
+    let mut places = Places { arena_base: 0, states: Vec::new(), constants: Vec::new() };
+    let mut state_bytes = 0u64;
+    for slot in &states {
+        state_bytes = state_bytes.next_multiple_of(slot.align.max(1));
+        places.states.push(state_bytes);
+        state_bytes += graph.value(slot.value).ty.bytes().unwrap_or(0);
+    }
+    let mut constants_bytes = 0u64;
+    for blob in &pool.blobs {
+        constants_bytes = constants_bytes.next_multiple_of(blob.align);
+        places.constants.push(constants_bytes);
+        constants_bytes += blob.bytes.len() as u64;
+    }
+    places.arena_base = state_bytes.next_multiple_of(encode::BANK_ALIGN);
+
+    let mut solved = Vec::new();
+    for entry in &lowered {
+        solved.push(solve::solve(&problem(entry, options.overlap), &options.budget)?);
+    }
+    let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
+    let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
+    let entries: Vec<PlannedEntry> = (graph.entries.iter().zip(&lowered).zip(&solved))
+        .map(|((entry, lowered), solution)| {
+            let tensors = report_tensors(graph, lowered, solution, &places, &pool.blobs);
+            PlannedEntry {
+                name: entry.name.clone(),
+                steps: solution.order.iter().map(|&s| report_step(lowered, s, solution)).collect(),
+                tensors,
+                inputs: entry.inputs.clone(),
+                outputs: entry.outputs.clone(),
+                arena: solution.arena,
+                lower_bound: solution.lower_bound,
+                optimal: solution.optimal,
+                nodes: solution.nodes,
+            }
+        })
+        .collect();
+    let mut kernels: Vec<&'static Kernel> = Vec::new();
+    for step in lowered.iter().flat_map(|l| &l.steps) {
+        if !kernels.iter().any(|k| k.number == step.kernel.number) {
+            kernels.push(step.kernel);
+        }
+    }
+    kernels.sort_by_key(|k| k.number);
+    let bytes = encode::encode(&encode::Input {
+        graph,
+        target: options.target,
+        lowered: &lowered,
+        solved: &solved,
+        places: &places,
+        constants: &pool.blobs,
+        constants_bytes,
+        state_bytes,
+        ram_bytes,
+    })?;
+    Ok(Planned {
+        target: options.target,
+        entries,
+        constants_bytes,
+        state_bytes,
+        arena_bytes,
+        ram_bytes,
+        kernels,
+        bytes,
+    })
+}
+
+/// Where everything outside the arena lies.
+pub(crate) struct Places {
+    /// Where the arena begins in bank 0: after the state.
+    pub arena_base: u64,
+    /// Offset of each state in bank 0.
+    pub states: Vec<u64>,
+    /// Offset of each constant.
+    pub constants: Vec<u64>,
+}
+
+impl Places {
+    /// The place of `storage` in an entry.
+    pub(crate) fn place(&self, storage: Storage, solution: &solve::Solution) -> Option<Place> {
+        match storage {
+            Storage::Buffer(b) => Place::new(0, self.arena_base + solution.offsets[b]),
+            Storage::State(s) => Place::new(0, self.states[s]),
+            Storage::Constant(c) => Place::new(kiln_core::plan::CONSTANTS, self.constants[c]),
+        }
+    }
+}
+
+/// The memory problem of an entry.
+fn problem(entry: &Lowered, overlap: bool) -> Problem {
+    let buffers = entry.buffers.iter().map(|b| solve::Buffer {
+        size: b.bytes,
+        align: b.align,
+        tail: b.tail,
+        source: b.step.map_or(solve::Source::Input, solve::Source::Step),
+        keep: b.output,
+    });
+    let steps = entry.steps.iter().map(|step| {
+        let inputs = step.inputs.iter().filter_map(|s| match s {
+            Storage::Buffer(b) => Some(*b),
+            _ => None,
+        });
+        let output = match step.output {
+            Storage::Buffer(b) => Some(b),
+            _ => None,
+        };
+        let overlaps = output.filter(|_| overlap).map_or(Vec::new(), |output| {
+            let one = |lag: &Lag| solve::Overlap { input: lag.input, output, up: lag.up, down: lag.down };
+            step.overlaps.iter().map(one).collect()
+        });
+        let align = step.kernel.row().align.max(1) as u64;
+        solve::Step {
+            inputs: inputs.collect(),
+            outputs: output.into_iter().collect(),
+            scratch: match scratch_bytes(&step.scratch, align) {
+                0 => None,
+                size => Some(solve::Scratch { size, align }),
+            },
+            overlaps,
+            after: step.after.clone(),
+        }
+    });
+    Problem { steps: steps.collect(), buffers: buffers.collect() }
+}
+
+/// Which way a step walks where the solver put its buffers.
+pub(crate) fn direction(step: &Step, buffers: &[crate::lower::Buffer], solution: &solve::Solution) -> Direction {
+    let Storage::Buffer(output) = step.output else { return Direction::Up };
+    let range = |b: usize| (solution.offsets[b], solution.offsets[b] + buffers[b].bytes);
+    let (start, end) = range(output);
+    let down = step.overlaps.iter().any(|lag| {
+        let (from, to) = range(lag.input);
+        let apart = end <= from || to <= start;
+        let trails = lag.up.is_some_and(|up| start + up <= from);
+        !apart && !trails
+    });
+    if down { Direction::Down } else { Direction::Up }
+}
+
+/// Bytes of several scratch windows behind each other.
+fn scratch_bytes(windows: &[u64], align: u64) -> u64 {
+    windows.iter().fold(0, |sum: u64, bytes| sum.next_multiple_of(align) + bytes)
+}
+
+fn report_step(entry: &Lowered, index: usize, solution: &solve::Solution) -> PlannedStep {
+    let step = &entry.steps[index];
+    PlannedStep {
+        name: step.name.clone(),
+        op: step.op,
+        kernel: step.kernel,
+        node: (step.node != u32::MAX).then_some(step.node as usize),
+        cost: step.cost,
+        inputs: step.values.0.clone(),
+        output: step.values.1,
+        scratch: scratch_bytes(&step.scratch, step.kernel.row().align.max(1) as u64),
+        rows: step.rows,
+        direction: direction(step, &entry.buffers, solution),
+    }
+}
+
+fn report_tensors(
+    graph: &Graph,
+    entry: &Lowered,
+    solution: &solve::Solution,
+    places: &Places,
+    constants: &[crate::lower::Constant],
+) -> Vec<PlannedTensor> {
+    let mut tensors = Vec::new();
+    for (index, buffer) in entry.buffers.iter().enumerate() {
+        let live = solution.live[index];
+        tensors.push(PlannedTensor {
+            name: buffer.name.clone(),
+            value: Some(buffer.value),
+            ty: Some(graph.value(buffer.value).ty),
+            region: Region::Arena,
+            offset: places.arena_base + solution.offsets[index],
+            bytes: buffer.bytes,
+            first_step: live.first,
+            last_step: live.last,
+        });
+    }
+    for (position, &step) in solution.order.iter().enumerate() {
+        let Some(offset) = solution.scratch_offsets[step] else { continue };
+        let step = &entry.steps[step];
+        tensors.push(PlannedTensor {
+            name: format!("{} (scratch)", step.name),
+            value: None,
+            ty: None,
+            region: Region::Scratch,
+            offset: places.arena_base + offset,
+            bytes: scratch_bytes(&step.scratch, step.kernel.row().align.max(1) as u64),
+            first_step: position,
+            last_step: position,
+        });
+    }
+    let uses = |wanted: Storage| {
+        let at = solution.order.iter().enumerate().filter(move |(_, s)| {
+            let step = &entry.steps[**s];
+            step.inputs.contains(&wanted) || step.output == wanted
+        });
+        let positions: Vec<usize> = at.map(|(position, _)| position).collect();
+        Some((*positions.first()?, *positions.last()?))
+    };
+    let last = entry.steps.len().saturating_sub(1);
+    for (index, &offset) in places.states.iter().enumerate() {
+        let Some(id) = state_value(graph, index) else { continue };
+        let value = graph.value(id);
+        tensors.push(PlannedTensor {
+            name: value.name.clone(),
+            value: Some(id),
+            ty: Some(value.ty),
+            region: Region::State,
+            offset,
+            bytes: value.ty.bytes().unwrap_or(0),
+            first_step: 0,
+            last_step: last,
+        });
+    }
+    for (index, &offset) in places.constants.iter().enumerate() {
+        let Some((first_step, last_step)) = uses(Storage::Constant(index)) else { continue };
+        let constant = &constants[index];
+        tensors.push(PlannedTensor {
+            name: constant.name.clone(),
+            value: None,
+            ty: None,
+            region: Region::Constants,
+            offset,
+            bytes: constant.bytes.len() as u64,
+            first_step,
+            last_step,
+        });
+    }
+    tensors
+}
+
+/// The graph's state number `index`, in the order of its values.
+fn state_value(graph: &Graph, index: usize) -> Option<ValueId> {
+    let states = graph.values.iter().enumerate().filter(|(_, v)| v.source == crate::graph::Source::State);
+    states.map(|(i, _)| ValueId(i as u32)).nth(index)
+}

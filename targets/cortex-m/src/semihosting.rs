@@ -1,0 +1,116 @@
+//! The files of a replay, on the computer that emulates or debugs this device.
+//!
+//! Speaks Arm's "Semihosting for AArch32 and AArch64": operation number in r0, address of a block
+//! of words in r1, result in r0. The published crates for it check file handles with assertions,
+//! and firmware must have no panic path.
+
+use core::arch::asm;
+use core::ffi::CStr;
+
+use crate::Exit;
+use crate::replay::{DUMP_FILE, Files, INPUT_FILE, OUTPUT_FILE, Sink};
+
+// Operations and constants, by the names of the specification.
+const SYS_OPEN: u32 = 0x01;
+const SYS_WRITE: u32 = 0x05;
+const SYS_READ: u32 = 0x06;
+const SYS_EXIT: u32 = 0x18;
+const SYS_EXIT_EXTENDED: u32 = 0x20;
+const ADP_STOPPED_APPLICATION_EXIT: usize = 0x20026;
+/// C's "rb".
+const MODE_READ: usize = 1;
+/// C's "wb".
+const MODE_WRITE: usize = 5;
+
+/// Asks the debugger or emulator for an operation.
+///
+/// # Safety
+///
+/// The words of `block` must be what the operation expects: each address among them must be valid
+/// for the reads or writes it does there.
+unsafe fn call(operation: u32, block: *const usize) -> usize {
+    let result;
+    // SAFETY: the host changes r0 and what the operation is to write, which the caller vouches for.
+    // Memory is not declared untouched, so the compiler keeps buffers up to date.
+    unsafe {
+        asm!("bkpt 0xab", inout("r0") operation as usize => result, in("r1") block, options(nostack));
+    }
+    result
+}
+
+/// Ends the emulator with `code` as its exit status.
+pub(crate) fn exit(code: Exit) -> ! {
+    let block = [ADP_STOPPED_APPLICATION_EXIT, code as usize];
+    // SAFETY: reason and status, as the operation expects; neither is an address.
+    unsafe { call(SYS_EXIT_EXTENDED, block.as_ptr()) };
+    // A host that does not know the operation returns. The older one has the reason in r1 itself.
+    loop {
+        // SAFETY: the operation takes a number in place of the block and reads no memory.
+        unsafe { call(SYS_EXIT, ADP_STOPPED_APPLICATION_EXIT as *const usize) };
+    }
+}
+
+/// A file the host has open.
+#[derive(Clone, Copy)]
+struct Handle(usize);
+
+fn open(name: &CStr, mode: usize) -> Option<Handle> {
+    let block = [name.as_ptr() as usize, mode, name.count_bytes()];
+    // SAFETY: address of a string that ends in NUL, mode, and length without the NUL.
+    let handle = unsafe { call(SYS_OPEN, block.as_ptr()) };
+    (handle != usize::MAX).then_some(Handle(handle))
+}
+
+/// The files of a replay, reached through semihosting.
+pub(crate) struct HostFiles {
+    input: Option<Handle>,
+    output: Option<Handle>,
+    dump: Option<Handle>,
+}
+
+impl HostFiles {
+    /// No file is open yet.
+    pub(crate) fn new() -> Self {
+        Self { input: None, output: None, dump: None }
+    }
+}
+
+// Files are not closed: the host does that when the program ends.
+impl Files for HostFiles {
+    fn open_input(&mut self) -> bool {
+        self.input = open(INPUT_FILE, MODE_READ);
+        self.input.is_some()
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Option<usize> {
+        let Handle(handle) = self.input?;
+        let block = [handle, bytes.as_mut_ptr() as usize, bytes.len()];
+        // SAFETY: handle, and address and length of a buffer that may be written.
+        let not_read = unsafe { call(SYS_READ, block.as_ptr()) };
+        // An error is a number above the length.
+        bytes.len().checked_sub(not_read)
+    }
+
+    fn create(&mut self, sink: Sink) -> bool {
+        let (file, name) = match sink {
+            Sink::Output => (&mut self.output, OUTPUT_FILE),
+            Sink::Dump => (&mut self.dump, DUMP_FILE),
+        };
+        *file = open(name, MODE_WRITE);
+        file.is_some()
+    }
+
+    fn write(&mut self, sink: Sink, bytes: &[u8]) -> bool {
+        let file = match sink {
+            Sink::Output => self.output,
+            Sink::Dump => self.dump,
+        };
+        let Some(Handle(handle)) = file else {
+            return false;
+        };
+        let block = [handle, bytes.as_ptr() as usize, bytes.len()];
+        // SAFETY: handle, and address and length of bytes that may be read.
+        let not_written = unsafe { call(SYS_WRITE, block.as_ptr()) };
+        not_written == 0
+    }
+}

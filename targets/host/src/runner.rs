@@ -1,0 +1,209 @@
+//! A plan with everything it needs to run here.
+
+use kiln_core::plan::TensorRecord;
+use kiln_core::{Done, Error, Hook, Plan, Row, Session, TargetId};
+use kiln_kernels::table::KERNELS;
+
+use crate::AlignedBytes;
+
+/// Why a plan does not run here.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The plan or its memory was refused.
+    #[error("{}", explain(.0))]
+    Plan(Error),
+    /// There is no such entry.
+    #[error("the plan has no entry '{wanted}'; it has: {have}")]
+    Entry {
+        /// The entry asked for.
+        wanted: String,
+        /// Those there are.
+        have: String,
+    },
+    /// An input has the wrong number of bytes, or there are too many or too few inputs.
+    #[error("input {index} ('{name}') takes {want} bytes, not {given}")]
+    Input {
+        /// Which input.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        want: u64,
+        /// The bytes given.
+        given: u64,
+    },
+    /// Too many or too few inputs.
+    #[error("the entry takes {want} inputs, not {given}")]
+    Inputs {
+        /// How many it takes.
+        want: usize,
+        /// How many were given.
+        given: usize,
+    },
+    /// The plan needs more memory than can be had.
+    #[error("the plan needs {0} bytes of memory, more than this computer has")]
+    Memory(u64),
+}
+
+impl From<Error> for RunError {
+    fn from(error: Error) -> RunError {
+        RunError::Plan(error)
+    }
+}
+
+/// An error of the core in words.
+fn explain(error: &Error) -> String {
+    let name = |t: &TargetId| t.name().map_or(format!("number {}", t.0), str::to_string);
+    match error {
+        Error::Truncated(have) => format!("the plan is truncated: only {have} bytes"),
+        Error::Magic(_) => "not a plan: the first bytes are not \"KPLN\"".into(),
+        Error::Version(major, minor) => {
+            format!("the plan has format version {major}.{minor}, which this build does not read: compile it again")
+        }
+        Error::Target(is, want) => format!("the plan is for {}, not for {}", name(is), name(want)),
+        Error::Crc(stored, computed) => {
+            format!("the plan is damaged: its checksum is {computed:08x}, its header says {stored:08x}")
+        }
+        Error::Row(step, row) => format!("step {step} needs kernel {row}, which is not linked here"),
+        Error::StepKind(step, kind) => format!("step {step} is of kind {kind}, which this build does not run"),
+        Error::Memory(bank, need, given) => format!("bank {bank} needs {need} bytes, {given} were given"),
+        other => format!("the plan contradicts itself ({other:?}): compile it again"),
+    }
+}
+
+/// The CPU family of this build.
+pub fn native_target() -> TargetId {
+    if cfg!(target_arch = "x86_64") {
+        TargetId::X86_64
+    } else if cfg!(target_arch = "aarch64") {
+        TargetId::AARCH64
+    } else if cfg!(target_arch = "wasm32") {
+        TargetId::WASM32
+    } else {
+        TargetId::PORTABLE
+    }
+}
+
+/// A plan with its memory, ready to run.
+pub struct Runner {
+    // Dropped in this order: the session borrows what the fields below own.
+    session: Session<'static>,
+    _rows: Vec<Row>,
+    _plan: AlignedBytes,
+    _memory: AlignedBytes,
+}
+
+impl Runner {
+    /// Copies a plan, whatever CPU it was made for, and gives it memory.
+    pub fn new(plan: &[u8]) -> Result<Runner, RunError> {
+        let bytes = AlignedBytes::copy_of(plan);
+        let rows: Vec<Row> = KERNELS.iter().map(|k| k.row()).collect();
+        // SAFETY: vectors keep their elements' addresses when they move; these are dropped after
+        // the session (field order) and not touched but through it.
+        let (static_bytes, static_rows) = unsafe {
+            let bytes: &[u8] = bytes.as_ref();
+            (
+                core::slice::from_raw_parts::<'static>(bytes.as_ptr(), bytes.len()),
+                core::slice::from_raw_parts::<'static>(rows.as_ptr(), rows.len()),
+            )
+        };
+        let loaded = Plan::load_any_target(static_bytes)?;
+        let need = loaded.banks().iter().try_fold(0u64, |sum, b| {
+            let len = b.bytes.checked_next_multiple_of(64)?;
+            sum.checked_add(len)
+        });
+        let need = need.unwrap_or(u64::MAX);
+        let memory = usize::try_from(need).ok().and_then(AlignedBytes::try_zeroed);
+        let mut memory = memory.ok_or(RunError::Memory(need))?;
+        let mut rest: &mut [u8] = memory.as_mut();
+        let mut banks: [&mut [u8]; kiln_core::MAX_BANKS] = [&mut [], &mut [], &mut [], &mut []];
+        for (to, record) in banks.iter_mut().zip(loaded.banks()) {
+            let (bank, after) = rest.split_at_mut((record.bytes as usize).next_multiple_of(64).min(rest.len()));
+            (*to, rest) = (bank, after);
+        }
+        // SAFETY: as above, for the memory.
+        let banks: [&'static mut [u8]; kiln_core::MAX_BANKS] =
+            banks.map(|b| unsafe { core::slice::from_raw_parts_mut(b.as_mut_ptr(), b.len()) });
+        let session = Session::new(loaded, static_rows, banks)?;
+        Ok(Runner { session, _rows: rows, _plan: bytes, _memory: memory })
+    }
+
+    fn entry(&self, name: &str) -> Result<kiln_core::plan::Entry<'static>, RunError> {
+        let plan = *self.session.plan();
+        plan.entry_named(name).ok_or_else(|| {
+            let names: Vec<&str> = (0..plan.entry_count()).filter_map(|i| Some(plan.entry(i)?.name)).collect();
+            RunError::Entry { wanted: name.into(), have: names.join(", ") }
+        })
+    }
+
+    /// The inputs of an entry.
+    pub fn inputs(&self, entry: &str) -> Result<&[TensorRecord], RunError> {
+        Ok(self.entry(entry)?.inputs)
+    }
+
+    /// The outputs of an entry.
+    pub fn outputs(&self, entry: &str) -> Result<&[TensorRecord], RunError> {
+        Ok(self.entry(entry)?.outputs)
+    }
+
+    /// The name of a tensor.
+    pub fn name(&self, tensor: &TensorRecord) -> &str {
+        self.session.plan().text(tensor.name)
+    }
+
+    /// Sets a dimension that varies, for the runs that follow.
+    pub fn set_extent(&mut self, index: u16, value: u32) -> Result<(), RunError> {
+        Ok(self.session.set_extent(index, value)?)
+    }
+
+    /// Zeroes the state, as before the first run, and runs `reset` where the plan has it.
+    pub fn reset(&mut self) {
+        self.session.reset();
+    }
+
+    /// Runs an entry on `inputs` and gives its outputs.
+    pub fn run(&mut self, entry: &str, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, RunError> {
+        self.run_with(entry, inputs, &mut ())
+    }
+
+    /// Runs an entry and calls `hook` after each step.
+    pub fn run_with<H: Hook>(
+        &mut self,
+        entry: &str,
+        inputs: &[&[u8]],
+        hook: &mut H,
+    ) -> Result<Vec<Vec<u8>>, RunError> {
+        let entry = self.entry(entry)?;
+        if inputs.len() != entry.inputs.len() {
+            return Err(RunError::Inputs { want: entry.inputs.len(), given: inputs.len() });
+        }
+        for (index, (tensor, data)) in entry.inputs.iter().zip(inputs).enumerate() {
+            if data.len() as u64 != tensor.bytes {
+                return Err(RunError::Input {
+                    index,
+                    name: self.name(tensor).into(),
+                    want: tensor.bytes,
+                    given: data.len() as u64,
+                });
+            }
+        }
+        for (tensor, data) in entry.inputs.iter().zip(inputs) {
+            self.session.bytes_mut(tensor).copy_from_slice(data);
+        }
+        self.session.run_with(&entry, hook);
+        Ok(entry.outputs.iter().map(|t| self.session.bytes(t).to_vec()).collect())
+    }
+
+    /// Runs an entry and gives, besides its outputs, what each step wrote.
+    #[expect(clippy::type_complexity, reason = "two plain lists")]
+    pub fn run_recording(
+        &mut self,
+        entry: &str,
+        inputs: &[&[u8]],
+    ) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), RunError> {
+        let mut steps = Vec::new();
+        let mut record = |done: &Done<'_>| steps.push(done.output(0).to_vec());
+        let outputs = self.run_with(entry, inputs, &mut record)?;
+        Ok((outputs, steps))
+    }
+}
