@@ -1,1 +1,21 @@
-//! Placeholder
+//! Kiln's own checks, apart from its tests: what firmware contains, what may depend on what, and
+//! budgets. `kiln-ci CHECK` runs one; `ci/test.sh` runs them all.
+
+pub mod bare_metal;
+pub mod budgets;
+pub mod dependencies;
+pub mod firmware;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the source tree.
+pub fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// The folder of shared models, if it is there: `KILN_DATA`, by default `../shared/data`.
+pub fn data() -> Option<PathBuf> {
+    let path = std::env::var_os("KILN_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    path.join("models").is_dir().then_some(path)
+}

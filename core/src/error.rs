@@ -22,7 +22,7 @@ pub enum Error {
     Table(u8),
     /// An entry names steps or tensors that are not there; the entry's index.
     Entry(u16),
-    /// A tensor of an entry lies outside its bank; the tensor's index.
+    /// A tensor of an entry lies outside its bank, or an input in the constants; the tensor's index.
     Tensor(u32),
     /// An extent's bounds make no sense, or there are more than a session keeps; its index.
     Extent(u16),

@@ -102,7 +102,7 @@ pub struct Row {
     pub number: u16,
     /// Alignment in bytes of every window that is not empty.
     pub align: u8,
-    /// How many bytes beyond the end of an input window it may read, and ignore.
+    /// How many bytes beyond the end of an input window that is not empty it may read, and ignore.
     pub over_read: u8,
     /// Whether a call is safe to run.
     pub check: fn(&Call<'_>) -> bool,

@@ -138,7 +138,7 @@ impl<'m> Session<'m> {
                 return Err(bad);
             }
             let over_read = if reads_only { row.over_read } else { 0 };
-            *to = self.window(operand.place, operand.bytes, row.align, over_read).ok_or(bad)?;
+            *to = self.window(operand.place, operand.bytes, row.align as usize, over_read).ok_or(bad)?;
         }
         let call = call(step, &windows, parameters, step.row_end).ok_or(broken)?;
         if (row.check)(&call) { Ok(()) } else { Err(Error::Parameters(index)) }
@@ -167,7 +167,7 @@ impl<'m> Session<'m> {
 
     /// The window of `bytes` at `place`, if it and the `over_read` bytes after it lie inside its
     /// bank and it is aligned.
-    fn window(&self, place: Place, bytes: u64, align: u8, over_read: u8) -> Option<Window> {
+    fn window(&self, place: Place, bytes: u64, align: usize, over_read: u8) -> Option<Window> {
         let (base, room) = match place.bank() {
             CONSTANTS => (self.plan.constants().as_ptr().cast_mut(), self.plan.constants().len()),
             bank if (bank as usize) < self.plan.banks().len() => *self.banks.get(bank as usize)?,
@@ -181,7 +181,7 @@ impl<'m> Session<'m> {
             return Some(Window::EMPTY);
         }
         let ptr = base.wrapping_add(place.offset() as usize);
-        if align > 1 && ptr.addr() % align as usize != 0 {
+        if align > 1 && ptr.addr() % align != 0 {
             return None;
         }
         Some(Window { ptr, len: bytes as usize })
@@ -231,14 +231,17 @@ impl<'m> Session<'m> {
 
     /// The address of a tensor as an array of `N` elements, if it lies in RAM, has exactly their
     /// bytes and their alignment: what typed wrappers keep. Dereferencing it is sound while the
-    /// session is borrowed the same way.
+    /// session is borrowed the same way. An array without bytes lies nowhere in particular.
     pub fn array<T: FromBytes + IntoBytes, const N: usize>(
         &self,
         tensor: &TensorRecord,
     ) -> Option<core::ptr::NonNull<[T; N]>> {
-        let window = self.window(tensor.place, tensor.bytes, align_of::<T>() as u8, 0)?;
+        let window = self.window(tensor.place, tensor.bytes, align_of::<T>(), 0)?;
         if tensor.place.bank() == CONSTANTS || window.len != size_of::<[T; N]>() {
             return None;
+        }
+        if window.len == 0 {
+            return Some(core::ptr::NonNull::dangling());
         }
         core::ptr::NonNull::new(window.ptr.cast())
     }
@@ -259,16 +262,15 @@ impl<'m> Session<'m> {
         self.run_with(entry, &mut ())
     }
 
-    /// Runs an entry and calls `hook` after each step. Steps that are not this session's plan's own
-    /// do nothing.
+    /// Runs an entry and calls `hook` after each step. An entry that is not this session's plan's
+    /// own does nothing.
     pub fn run_with<H: Hook>(&mut self, entry: &Entry<'m>, hook: &mut H) {
-        // An entry of another plan must not get past the checks this plan went through.
-        let all = self.plan.steps().as_ptr_range();
-        let its = entry.steps.as_ptr_range();
-        if its.start < all.start || its.end > all.end {
-            return;
-        }
-        for (offset, step) in entry.steps.iter().enumerate() {
+        // Only the very records that went through the checks may run: neither those of another plan
+        // nor bytes of this one cut at other places, which callers can make into an `Entry`.
+        let first = entry.first_step as usize;
+        let own = self.plan.steps().get(first..first.saturating_add(entry.steps.len()));
+        let Some(steps) = own.filter(|own| core::ptr::eq(own.as_ptr(), entry.steps.as_ptr())) else { return };
+        for (offset, step) in steps.iter().enumerate() {
             let Some(row) = self.row(step.row) else { continue };
             let Some(operands) = self.plan.step_operands(step) else { continue };
             let Some(parameters) = self.plan.parameters(step) else { continue };
@@ -282,7 +284,8 @@ impl<'m> Session<'m> {
             // windows still lie inside the banks.
             unsafe { (row.run)(&call) };
             let outputs = windows.get(step.inputs as usize..step.inputs as usize + step.outputs as usize);
-            hook.after(&Done { index: entry.first_step + offset as u32, step, outputs: outputs.unwrap_or(&[]) });
+            let index = entry.first_step.wrapping_add(offset as u32);
+            hook.after(&Done { index, step, outputs: outputs.unwrap_or(&[]) });
         }
     }
 

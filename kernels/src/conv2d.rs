@@ -209,12 +209,7 @@ pub(crate) mod host {
     }
 
     /// The lag of the image; the weights are read to the end.
-    pub(crate) fn lag_of(
-        operation: &Operation<'_>,
-        dtype: DType,
-        input: usize,
-        direction: Direction,
-    ) -> Option<u64> {
+    pub(crate) fn lag_of(operation: &Operation<'_>, dtype: DType, input: usize, direction: Direction) -> Option<u64> {
         let (_, p) = parameters(operation, dtype).filter(|_| input == 0)?;
         let images = operation.output.ty.shape.dim(0);
         let groups = [p.groups, p.group_inputs, p.group_outputs];

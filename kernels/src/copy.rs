@@ -78,7 +78,7 @@ pub(crate) mod host {
             return None;
         }
         let bits = ty.dtype.bits();
-        if bits % 8 == 0 {
+        if bits.is_multiple_of(8) {
             // The innermost dimension in bytes.
             let mut dims = [0u32; kiln_core::MAX_RANK];
             let dims = dims.get_mut(..ty.shape.rank())?;

@@ -1,8 +1,8 @@
 //! Fully connected layers.
 //!
 //! Windows: vectors, weights `[O, I]` as they are, constants of the outputs (as for convolution); then
-//! the output vectors. A row is one vector. Outputs ascend, each written as soon as its sum is
-//! complete.
+//! the output vectors. A row is one vector. Walking up, vectors and outputs ascend; walking down, both
+//! are reversed. An output element is written as soon as its sum is complete.
 
 use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use kiln_core::{Call, Row};
@@ -46,19 +46,21 @@ unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
     let Some(p) = call.parameters::<FullyConnectedParameters>() else { return };
     let arithmetic = A::new(call.input(2), p.outputs, &p.epilogue);
     let weights = call.input(1).ptr.cast::<A::Element>().cast_const();
-    let n = p.inputs as usize;
-    for row in call.rows.begin..call.rows.end {
+    let (n, outputs) = (p.inputs as usize, p.outputs as usize);
+    let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+    for row in 0..count {
+        let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
         let x = vectors::start(call.input(0), row, p.input_pitch).cast::<A::Element>().cast_const();
         let y = vectors::start(call.output(0), row, p.output_pitch).cast::<A::Element>();
         // SAFETY: `check` proved that vector `row` of input and output lies inside its window, and
         // that weights and constants are there for every output.
         unsafe {
             let offset = A::offset(x, n, p.weight_zero);
-            let mut w = weights;
-            for o in 0..p.outputs as usize {
+            for o in 0..outputs {
+                let o = call.direction.pick(o, outputs);
+                let w = weights.wrapping_add(o.wrapping_mul(n));
                 let sum = dot::<A>(A::plus(arithmetic.start(o), offset), x, 1, w, 1, n);
                 y.wrapping_add(o).write(arithmetic.finish(sum, o));
-                w = w.wrapping_add(n);
             }
         }
     }
@@ -79,7 +81,7 @@ pub(crate) mod host {
         name: "fully_connected_s8",
         row_name: "FULLY_CONNECTED_S8",
         targets: &[],
-        directions: &[Direction::Up],
+        directions: &[Direction::Up, Direction::Down],
         applies: |operation| parameters(operation, DType::I8).is_some() && quantization_suits(operation),
         prepare: |operation, emit| {
             emit.input(0);
@@ -97,7 +99,7 @@ pub(crate) mod host {
         name: "fully_connected_f32",
         row_name: "FULLY_CONNECTED_F32",
         targets: &[],
-        directions: &[Direction::Up],
+        directions: &[Direction::Up, Direction::Down],
         applies: |operation| parameters(operation, DType::F32).is_some(),
         prepare: |operation, emit| {
             for index in 0..operation.inputs.len() {
@@ -166,6 +168,7 @@ pub(crate) mod host {
         Ok(())
     }
 
+    /// A walk down mirrors the walk up, so both lag the same.
     fn lag_of(operation: &Operation<'_>, dtype: DType, input: usize) -> Option<u64> {
         let (p, rows) = parameters(operation, dtype).filter(|_| input == 0)?;
         Some(lag::vectors(rows, p.input_pitch, p.output_pitch, dtype.bits() / 8))

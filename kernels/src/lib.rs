@@ -39,6 +39,6 @@ pub mod parameters {
     pub use crate::copy::CopyParameters;
     pub use crate::fully_connected::FullyConnectedParameters;
     pub use crate::pool2d::PoolParameters;
-    pub use crate::softmax::SoftmaxS8Parameters;
+    pub use crate::softmax::{SoftmaxF32Parameters, SoftmaxS8Parameters};
     pub use crate::spatial::{Image, Spatial};
 }

@@ -102,7 +102,13 @@ pub(crate) fn emit_block(emit: &mut dyn Emit, channels: u32, channel: impl Fn(us
 
 /// A bias with the input's zero point folded in: what the sum starts from when taps are multiplied as
 /// they lie. `weights` are the channel's own.
-pub(crate) fn folded_bias(bias: Option<&Operand<'_>>, o: usize, input_zero: i32, weights: &[u8], weight_zero: i32) -> i32 {
+pub(crate) fn folded_bias(
+    bias: Option<&Operand<'_>>,
+    o: usize,
+    input_zero: i32,
+    weights: &[u8],
+    weight_zero: i32,
+) -> i32 {
     let bias = bias.and_then(|b| b.data?.get(4 * o..4 * o + 4)?.try_into().ok()).map_or(0, i32::from_le_bytes);
     weights.iter().fold(bias, |sum, &w| {
         let weight = (w as i8 as i32).wrapping_sub(weight_zero);

@@ -152,8 +152,8 @@ unsafe fn run<R: Reduce>(call: &Call<'_>) {
                 }
                 line = line.wrapping_add(down);
             }
-            // SAFETY: `check` proved that the pixel's channels lie inside the output.
             let output = pixel.output.cast::<R::Element>().wrapping_add(channel);
+            // SAFETY: `check` proved that the pixel's channels lie inside the output.
             unsafe { output.write(R::finish(state, rows.wrapping_mul(columns), &p.epilogue)) };
         }
     });
@@ -215,12 +215,7 @@ pub(crate) mod host {
         })
     }
 
-    fn prepare(
-        operation: &Operation<'_>,
-        kind: PoolKind,
-        dtype: DType,
-        emit: &mut dyn Emit,
-    ) -> Result<(), OpError> {
+    fn prepare(operation: &Operation<'_>, kind: PoolKind, dtype: DType, emit: &mut dyn Emit) -> Result<(), OpError> {
         let parameters = parameters(operation, kind, dtype).ok_or(OpError::TooLarge)?;
         emit.input(0);
         emit.parameters(parameters.as_bytes());

@@ -26,4 +26,5 @@ kernels! {
     pool2d::AVERAGE_POOL_F32,
     pool2d::MAX_POOL_F32,
     add::ADD_F32,
+    softmax::SOFTMAX_F32,
 }

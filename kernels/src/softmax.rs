@@ -1,8 +1,8 @@
 //! Softmax over vectors.
 //!
-//! Windows: vectors; then the output vectors. A row is one vector. A vector's elements are all read
-//! before its first output is written; then they ascend, each read once more before its own output
-//! is written.
+//! Windows: vectors; then the output vectors. A row is one vector. A vector's maximum is found first; then
+//! elements ascend, each read for the last time before its own output is written. (float32 leaves
+//! exponentials in the output and divides them by their sum afterwards.)
 
 use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use kiln_core::{Call, Row};
@@ -28,8 +28,24 @@ pub struct SoftmaxS8Parameters {
     pub diff_min: i32,
 }
 
+/// The parameters of [`SOFTMAX_F32`], 16 bytes.
+#[derive(Clone, Copy, PartialEq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SoftmaxF32Parameters {
+    /// Elements of a vector.
+    pub length: u32,
+    /// Bytes from one input vector to the next.
+    pub input_pitch: u32,
+    /// Bytes from one output vector to the next.
+    pub output_pitch: u32,
+    /// Factor of the exponent.
+    pub beta: f32,
+}
+
 /// int8 softmax; the output's scale is 1/256, its zero point -128.
 pub const SOFTMAX_S8: Row = Row { number: 7, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+/// float32 softmax.
+pub const SOFTMAX_F32: Row = Row { number: 38, align: 4, over_read: 0, check: check_f32, run: run_f32 };
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return false };
@@ -63,7 +79,7 @@ unsafe fn run_s8(call: &Call<'_>) {
         let fraction = (sum as u32).wrapping_shl(headroom).wrapping_sub(1 << 31) as i32;
         let reciprocal = reciprocal_of_one_plus(fraction);
         // From Q0.31 to units of 1/256.
-        let exponent = (SUM_BITS as i32).wrapping_sub(headroom as i32).wrapping_add(31 - 8).max(0).min(31);
+        let exponent = (SUM_BITS as i32).wrapping_sub(headroom as i32).wrapping_add(31 - 8).clamp(0, 31);
         for i in 0..n {
             let value = match exponential(read(i).wrapping_sub(max), p) {
                 Some(e) => {
@@ -109,7 +125,7 @@ fn exp(a: i32) -> i32 {
     let mut result = EXP_OF_MINUS_EIGHTH.saturating_add(high_mul(EXP_OF_MINUS_EIGHTH, series));
     let mut quarters = rest.wrapping_sub(a) >> 24;
     // exp(-1/4), exp(-1/2), exp(-1), … exp(-16) in Q0.31.
-    for factor in [1_672_461_947, 1_302_514_674, 790_015_084, 290_630_308, 39_332_535, 720_401, 242] {
+    for &factor in &[1_672_461_947, 1_302_514_674, 790_015_084, 290_630_308, 39_332_535, 720_401, 242] {
         if quarters & 1 != 0 {
             result = high_mul(result, factor);
         }
@@ -136,6 +152,39 @@ fn reciprocal_of_one_plus(x: i32) -> i32 {
 fn shift_left(x: i32, bits: u32) -> i32 {
     let wide = (x as i64).wrapping_shl(bits);
     wide.max(i32::MIN as i64).min(i32::MAX as i64) as i32
+}
+
+fn check_f32(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<SoftmaxF32Parameters>() else { return false };
+    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 4)
+        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 4)
+}
+
+unsafe fn run_f32(call: &Call<'_>) {
+    let Some(p) = call.parameters::<SoftmaxF32Parameters>() else { return };
+    let n = p.length as usize;
+    for row in call.rows.begin..call.rows.end {
+        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<f32>();
+        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<f32>();
+        // SAFETY: `check` proved that the `n` elements of the row lie inside input and output.
+        unsafe {
+            let mut max = f32::NEG_INFINITY;
+            for i in 0..n {
+                let value = x.wrapping_add(i).read();
+                max = if value > max { value } else { max };
+            }
+            let mut sum = 0.0;
+            for i in 0..n {
+                let power = libm::expf((x.wrapping_add(i).read() - max) * p.beta);
+                sum += power;
+                y.wrapping_add(i).write(power);
+            }
+            for i in 0..n {
+                let y = y.wrapping_add(i);
+                y.write(y.read() / sum);
+            }
+        }
+    }
 }
 
 /// How planning chooses and prepares the rows.
@@ -185,6 +234,27 @@ pub(crate) mod host {
         native: None,
     };
 
+    pub(crate) const SOFTMAX_F32: Kernel = Kernel {
+        number: super::SOFTMAX_F32.number,
+        name: "softmax_f32",
+        row_name: "SOFTMAX_F32",
+        targets: &[],
+        directions: &[Direction::Up],
+        applies: |operation| vectors_of(operation, DType::F32).is_some(),
+        prepare: |operation, emit| {
+            let (op, length, rows) = vectors_of(operation, DType::F32).ok_or(OpError::TooLarge)?;
+            let pitch = length.checked_mul(4).ok_or(OpError::TooLarge)?;
+            let parameters = SoftmaxF32Parameters { length, input_pitch: pitch, output_pitch: pitch, beta: op.beta };
+            emit.input(0);
+            emit.parameters(parameters.as_bytes());
+            emit.rows(rows);
+            Ok(())
+        },
+        lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
+        portable: super::SOFTMAX_F32,
+        native: None,
+    };
+
     /// The softmax, the elements of a vector and the number of vectors.
     fn vectors_of(operation: &Operation<'_>, dtype: DType) -> Option<(Softmax, u32, u32)> {
         let Op::Softmax(op) = operation.op else { return None };
@@ -192,6 +262,7 @@ pub(crate) mod host {
             return None;
         }
         let shape = &operation.output.ty.shape;
+        shape.last().checked_mul(dtype.bits() / 8)?;
         Some((op, shape.last(), u32::try_from(shape.outer()?).ok()?))
     }
 }

@@ -10,16 +10,19 @@ use solve_support::{Shape, brute_force, random_problem};
 
 #[test]
 fn agrees_with_brute_force_on_a_thousand_graphs() {
-    compare(0..1000);
+    assert_eq!(compare(0..1000), 0, "the brute force gave up");
 }
 
 #[test]
 #[ignore = "a minute: for changes to the search"]
 fn agrees_with_brute_force_on_forty_thousand_graphs() {
-    compare(1000..41_000);
+    // Of these the brute force gives up on a few.
+    assert!(compare(1000..41_000) < 100);
 }
 
-fn compare(seeds: Range<u64>) {
+/// How often the brute force gave up.
+fn compare(seeds: Range<u64>) -> usize {
+    let mut given_up = 0;
     let (mut nodes, mut most, mut missed) = (0, (0, 0), 0);
     let (mut slowest, mut solving, mut trying) = (0.0f64, 0.0, 0.0);
     for seed in seeds {
@@ -35,13 +38,15 @@ fn compare(seeds: Range<u64>) {
         let took = start.elapsed().as_secs_f64();
         (solving, slowest) = (solving + took, slowest.max(took));
         check(&problem, &solution).unwrap_or_else(|v| panic!("seed {seed}: {v}"));
-        if took>0.5 {eprintln!("DBG solve {seed} {took:.2} {} {}", solution.nodes, solution.optimal);}
         (nodes, most) = (nodes + solution.nodes, most.max((solution.nodes, seed)));
 
         let start = Instant::now();
         let best = brute_force(&problem);
-        if start.elapsed().as_secs_f64()>1.0 {eprintln!("DBG brute {seed} {:?}", start.elapsed());}
         trying += start.elapsed().as_secs_f64();
+        let Some(best) = best else {
+            given_up += 1;
+            continue;
+        };
         assert_eq!(solution.arena, best, "seed {seed}: {problem:?}");
         assert!(solution.optimal, "seed {seed}: {problem:?}");
 
@@ -53,7 +58,8 @@ fn compare(seeds: Range<u64>) {
     }
     println!(
         "{nodes} nodes, at most {} (seed {}); solver {solving:.2} s, slowest {slowest:.3} s; \
-         brute force {trying:.1} s; greedy alone misses {missed}",
+         brute force {trying:.1} s; greedy alone misses {missed}; given up on {given_up}",
         most.0, most.1
     );
+    given_up
 }

@@ -98,9 +98,9 @@ impl Operator for Conv2d {
     }
 
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        let taps = inputs.get(1).map_or(0, |w| {
-            w.shape.dims().iter().skip(1).fold(1u64, |product, &d| product.saturating_mul(d as u64))
-        });
+        let taps = inputs
+            .get(1)
+            .map_or(0, |w| w.shape.dims().iter().skip(1).fold(1u64, |product, &d| product.saturating_mul(d as u64)));
         Cost::new(output.shape.elements().unwrap_or(0).saturating_mul(taps), inputs, output)
     }
 
@@ -156,9 +156,7 @@ impl Operator for Conv2d {
 /// Every position of a rank-4 shape, innermost fastest.
 pub(crate) fn positions(dims: [u32; 4]) -> impl Iterator<Item = (u32, u32, u32, u32)> {
     let [a, b, c, d] = dims;
-    (0..a).flat_map(move |i| {
-        (0..b).flat_map(move |j| (0..c).flat_map(move |k| (0..d).map(move |l| (i, j, k, l))))
-    })
+    (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).flat_map(move |k| (0..d).map(move |l| (i, j, k, l)))))
 }
 
 /// The element's index in a dense rank-4 tensor.

@@ -87,8 +87,8 @@ fn add_int8(activation: Activation, a: &Arg<'_>, b: &Arg<'_>, y: &mut ArgMut<'_>
         }
     }
     let (low, high) = activation.quantized_bounds(y.quant.scale(0), y.quant.zero_point(0), -128, 127);
-    let [ma, mb, my] = add_multipliers(a.quant.scale(0), b.quant.scale(0), y.quant.scale(0))
-        .map(fixed::quantize_multiplier);
+    let [ma, mb, my] =
+        add_multipliers(a.quant.scale(0), b.quant.scale(0), y.quant.scale(0)).map(fixed::quantize_multiplier);
     let scaled = |arg: &Arg<'_>, (multiplier, shift): (i32, i32), i: usize| {
         let shifted = (arg.i8(i) as i32 - arg.quant.zero_point(0)).wrapping_mul(1 << ADD_LEFT_SHIFT);
         fixed::multiply_by_quantized_multiplier(shifted, multiplier, shift)

@@ -93,9 +93,10 @@ impl Softmax {
                 exp_on_negative_values(fixed::rounding_doubling_high_mul(shifted, multiplier))
             })
         };
-        let sum = at.clone().filter_map(exponential).fold(0i32, |sum, e| {
-            sum.wrapping_add(fixed::rounding_divide_by_pot(e, SUM_INTEGER_BITS))
-        });
+        let sum = at
+            .clone()
+            .filter_map(exponential)
+            .fold(0i32, |sum, e| sum.wrapping_add(fixed::rounding_divide_by_pot(e, SUM_INTEGER_BITS)));
         // Bring the sum to 1 <= s < 2 and invert it: `GetReciprocal`.
         let headroom = (sum as u32).leading_zeros();
         let over_unit = SUM_INTEGER_BITS as i32 - headroom as i32;

@@ -47,8 +47,7 @@ impl Window2d {
     /// The input index of tap `k` of the window at output index `o` along `axis` (0 height, 1
     /// width), or `None` when it falls on padding.
     pub fn tap(&self, axis: usize, o: u32, k: u32, size: u32) -> Option<u32> {
-        let at = o as i64 * self.strides[axis] as i64 + k as i64 * self.dilations[axis] as i64
-            - self.pads[axis] as i64;
+        let at = o as i64 * self.strides[axis] as i64 + k as i64 * self.dilations[axis] as i64 - self.pads[axis] as i64;
         (0..size as i64).contains(&at).then_some(at as u32)
     }
 }

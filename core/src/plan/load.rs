@@ -3,8 +3,8 @@
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::{
-    ALIGN, BankRecord, EntryRecord, ExtentRecord, Header, MAGIC, OperandRecord, StepRecord, Table, TensorRecord, Text,
-    VERSION,
+    ALIGN, BankRecord, CONSTANTS, EntryRecord, ExtentRecord, Header, MAGIC, OperandRecord, StepRecord, Table,
+    TensorRecord, Text, VERSION,
 };
 use crate::{Error, TargetId, crc};
 
@@ -91,12 +91,15 @@ impl<'p> Plan<'p> {
         Ok(plan)
     }
 
-    /// Steps and tensors that entries name are there.
+    /// Steps and tensors that entries name are there, and inputs can be written.
     fn check_entries(&self) -> Result<(), Error> {
         for (index, entry) in self.entries.iter().enumerate() {
             let bad = Error::Entry(index as u16);
             self.entry_steps(entry).ok_or(bad)?;
-            self.entry_tensors(entry).ok_or(bad)?;
+            let (inputs, _) = self.entry_tensors(entry).ok_or(bad)?;
+            if let Some(input) = inputs.iter().position(|t| t.place.bank() == CONSTANTS) {
+                return Err(Error::Tensor(entry.first_tensor.wrapping_add(input as u32)));
+            }
         }
         Ok(())
     }

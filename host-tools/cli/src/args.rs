@@ -101,6 +101,9 @@ pub struct CompileArgs {
     /// The directory to write to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Leave the graph out of the .kiln file: smaller, but it can't be planned for another board
+    #[arg(long)]
+    pub no_graph: bool,
 }
 
 /// Arguments of `kiln inspect`.

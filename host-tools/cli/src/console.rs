@@ -25,6 +25,20 @@ pub fn progress(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// `text` with its control characters but line ends escaped: names from files reach errors, and
+/// must not reach the terminal as commands.
+pub fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
 /// How reports are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {

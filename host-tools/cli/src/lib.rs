@@ -10,7 +10,9 @@ mod error;
 pub mod inspect;
 pub mod model;
 pub mod report;
+pub mod sources;
 mod values;
+pub mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match commands::run(&cli.command) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
-            console::progress(&format!("error: {error}"));
+            console::progress(&format!("error: {}", console::harmless(&error.to_string())));
             ExitCode::from(error.exit_code())
         }
     }

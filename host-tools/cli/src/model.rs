@@ -91,7 +91,7 @@ impl ModelFile {
                 CliError::input(
                     &self.path,
                     "it has plans but not the graph they were made from, so nothing can be planned; \
-                     give the model itself, or compile it again with its graph",
+                     give the model itself, or compile it again without --no-graph",
                 )
             }),
         }

@@ -21,8 +21,12 @@ pub fn root() -> Result<PathBuf, String> {
     ))
 }
 
-/// Where the firmware called `name` is written and built, inside the source tree's own build
-/// directory.
+/// Where the firmware called `name` is written, inside the source tree's own build directory.
 pub fn firmware_directory(root: &Path, name: &str) -> PathBuf {
     root.join("target/kiln").join(name)
+}
+
+/// Where all firmware is built.
+pub fn firmware_build(root: &Path) -> PathBuf {
+    root.join("target/kiln/build")
 }

@@ -5,7 +5,7 @@ use kiln_core::plan::{DIM_IS_EXTENT, Plan, TensorRecord};
 
 /// Element `index` of raw little-endian `bytes`; `None` past the end, and for the types that are
 /// not shown as numbers (int4, float16, bfloat16).
-pub fn element(dtype: DType, bytes: &[u8], index: usize) -> Option<f64> {
+pub(crate) fn element(dtype: DType, bytes: &[u8], index: usize) -> Option<f64> {
     fn fixed<const N: usize>(bytes: &[u8], index: usize) -> Option<[u8; N]> {
         bytes.get(index.checked_mul(N)?..)?.first_chunk().copied()
     }
@@ -26,13 +26,13 @@ pub fn element(dtype: DType, bytes: &[u8], index: usize) -> Option<f64> {
 
 /// What `raw` stands for under a scale and zero point; itself where the scale is 0, that is, where
 /// the tensor is not quantized.
-pub fn real(raw: f64, scale: f32, zero_point: i32) -> f64 {
+pub(crate) fn real(raw: f64, scale: f32, zero_point: i32) -> f64 {
     if scale == 0.0 { raw } else { f64::from(scale) * (raw - f64::from(zero_point)) }
 }
 
 /// A tensor of an entry as plans describe it, in words: `int8 [1, 49, 10, 1]`. Dimensions that
 /// vary stand at their maximum.
-pub fn describe(plan: &Plan<'_>, tensor: &TensorRecord) -> String {
+pub(crate) fn describe(plan: &Plan<'_>, tensor: &TensorRecord) -> String {
     let dims = tensor.dims.iter().take(tensor.rank as usize).map(|&dim| match dim & DIM_IS_EXTENT {
         0 => dim.to_string(),
         _ => plan.extents().get((dim & 0xFFFF) as usize).map_or("?".to_owned(), |extent| extent.max.to_string()),

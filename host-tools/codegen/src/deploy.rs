@@ -6,8 +6,9 @@ use kiln_boards::Board;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
 
-use crate::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency};
+use crate::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency, TARGET_DIR_VARIABLE};
 use crate::model_crate::{ModelCrate, ModelCrateError, replay_glue};
+use crate::toolchain::Toolchain;
 
 /// A model that could not be made into firmware.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub struct Deployment<'a> {
     pub sources: &'a Path,
     /// Where everything is written: the model's crate in `model/`, the firmware in `firmware/`.
     pub out: &'a Path,
+    /// Where everything is built: shared by all models, so that `core` and the kernels are built once.
+    /// The environment's `KILN_TARGET_DIR` comes before it.
+    pub build: &'a Path,
 }
 
 impl Deployment<'_> {
@@ -53,8 +57,14 @@ impl Deployment<'_> {
 
     /// Writes model and firmware, builds them and returns the ELF file's path.
     pub fn build(&self, mode: Mode) -> Result<PathBuf, DeployError> {
+        self.build_changed(mode, |glue| glue)
+    }
+
+    /// [`Deployment::build`] with the glue between model and firmware changed on the way: how the
+    /// checks of firmware are themselves checked, by planting what they must find.
+    pub fn build_changed(&self, mode: Mode, change: impl Fn(String) -> String) -> Result<PathBuf, DeployError> {
         let (package, path) = self.write_model()?;
-        let glue = replay_glue(self.planned, &package).ok_or(DeployError::NoEntry)?;
+        let glue = change(replay_glue(self.planned, &package).ok_or(DeployError::NoEntry)?);
         let name = match mode {
             Mode::Replay => format!("{package}-firmware"),
             Mode::Dump => format!("{package}-dump"),
@@ -70,6 +80,9 @@ impl Deployment<'_> {
             optimize: Optimize::Size,
             mode,
         };
-        Ok(firmware.build()?)
+        let toolchain = Toolchain::find(&self.board.target).map_err(FirmwareError::from)?;
+        let directory = std::env::var_os(TARGET_DIR_VARIABLE).map_or(self.build.to_owned(), PathBuf::from);
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        Ok(firmware.build_in(&toolchain, &directory)?)
     }
 }

@@ -1,7 +1,7 @@
 //! A part of an image is a smaller problem with its own padding and the pitches of the whole.
 
 use kiln_core::zerocopy::{FromBytes, IntoBytes};
-use kiln_core::{Call, DType, RowRange, Window};
+use kiln_core::{Call, DType, Direction, RowRange, Window};
 use kiln_kernels::parameters::{Image, Spatial};
 use kiln_kernels::table::kernel;
 use kiln_ops::{Op, Window2d};
@@ -63,15 +63,15 @@ fn a_patch_equals_the_crop_of_the_whole() {
             parameters = crate::support::Words::new(&bytes);
 
             // Images of the batch lie a whole image apart, so the patch runs for all of them.
-            let mut inputs: Vec<Guarded> =
-                case.sources(&prepared).iter().map(|s| Guarded::new(s, 0)).collect();
+            let mut inputs: Vec<Guarded> = case.sources(&prepared).iter().map(|s| Guarded::new(s, 0)).collect();
             let mut output = Guarded::new(&vec![0x7e; case.output.bytes()], 0);
             let mut windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
             windows[0] = Window { ptr: windows[0].ptr.wrapping_add(x_at), len: windows[0].len - x_at };
             let whole = output.window();
             let outputs = [Window { ptr: whole.ptr.wrapping_add(y_at), len: whole.len - y_at }];
             let end = spatial.output.height * ys.dim(0);
-            let call = Call::new(&windows, &outputs, &[], parameters.bytes(), RowRange { begin: 0, end });
+            let mut call = Call::new(&windows, &outputs, &[], parameters.bytes(), RowRange { begin: 0, end });
+            call.direction = random.pick(&[Direction::Up, Direction::Down]);
             assert!((row.check)(&call), "{} refuses a patch, seed {seed}", kernel.name);
             // SAFETY: checked; nothing overlaps.
             unsafe { (row.run)(&call) };
@@ -83,8 +83,8 @@ fn a_patch_equals_the_crop_of_the_whole() {
             for (pixel, (g, w)) in got.chunks(channels).zip(want.chunks(channels)).enumerate() {
                 let x = pixel as u32 % ys.dim(2);
                 let y = pixel as u32 / ys.dim(2) % ys.dim(1);
-                let inside = (rows.output.0..rows.output.1).contains(&y)
-                    && (columns.output.0..columns.output.1).contains(&x);
+                let inside =
+                    (rows.output.0..rows.output.1).contains(&y) && (columns.output.0..columns.output.1).contains(&x);
                 if inside {
                     let same = crate::rows::agree(number, case.output.ty.dtype, g, w);
                     assert!(same, "{} pixel {y}, {x}, seed {seed}: {case:?}", kernel.name);

@@ -4,7 +4,7 @@ use kiln_core::DType;
 use kiln_kernels::table::KERNELS;
 
 use crate::generate::{SHAPES, case};
-use crate::support::{Random, run};
+use crate::support::{Job, Random};
 
 /// Whether a row's outputs are what the reference computes. All but float32 softmax, whose
 /// exponential is computed in single precision, are equal bit for bit.
@@ -12,9 +12,8 @@ pub(crate) fn agree(number: u16, dtype: DType, got: &[u8], want: &[u8]) -> bool 
     if dtype != DType::F32 {
         return got == want;
     }
-    let floats = |bytes: &[u8]| -> Vec<f32> {
-        bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
-    };
+    let floats =
+        |bytes: &[u8]| -> Vec<f32> { bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect() };
     let tolerance = if number == 38 { 1e-6 } else { 0.0 };
     let mut pairs = floats(got).into_iter().zip(floats(want));
     got.len() == want.len() && pairs.all(|(g, w)| g == w || g.is_nan() && w.is_nan() || (g - w).abs() <= tolerance)
@@ -27,30 +26,28 @@ fn every_row_equals_its_reference() {
             let mut random = Random::new(seed);
             let case = case(kernel.number, &mut random);
             let prepared = case.prepare(kernel);
-            let sources = case.sources(&prepared);
-            let rows = prepared.rows;
-            let all = [(0, rows)];
-            let bytes = case.output.bytes();
-            let parameters = prepared.parameters.bytes();
-            let got = run(&kernel.portable, &sources, bytes, parameters, &all, rows, &mut random);
             let want = case.reference();
-            let dtype = case.output.ty.dtype;
-            assert!(
-                agree(kernel.number, dtype, &got, &want),
-                "{} differs for seed {seed}: {case:?}\ngot  {got:?}\nwant {want:?}",
-                kernel.name
-            );
+            for &direction in kernel.directions {
+                let job = Job::new(kernel, &case, &prepared, direction);
+                let rows = prepared.rows;
+                let got = job.run(&[(0, rows)], &mut random);
+                assert!(
+                    agree(kernel.number, case.output.ty.dtype, &got, &want),
+                    "{} {direction:?} differs for seed {seed}: {case:?}\ngot  {got:?}\nwant {want:?}",
+                    kernel.name
+                );
 
-            // Any partition, in any order, computes the same.
-            let mut cuts: Vec<u32> = (0..random.range(0, 3)).map(|_| random.size(0, rows)).collect();
-            cuts.extend([0, rows]);
-            cuts.sort();
-            let mut ranges: Vec<(u32, u32)> = cuts.windows(2).map(|w| (w[0], w[1])).collect();
-            if random.one_in(2) {
-                ranges.reverse();
+                // Any partition, in any order, computes the same.
+                let mut cuts: Vec<u32> = (0..random.range(0, 3)).map(|_| random.size(0, rows)).collect();
+                cuts.extend([0, rows]);
+                cuts.sort();
+                let mut ranges: Vec<(u32, u32)> = cuts.windows(2).map(|w| (w[0], w[1])).collect();
+                if random.one_in(2) {
+                    ranges.reverse();
+                }
+                let split = job.run(&ranges, &mut random);
+                assert_eq!(split, got, "{} differs when cut at {cuts:?}, seed {seed}", kernel.name);
             }
-            let split = run(&kernel.portable, &sources, bytes, parameters, &ranges, rows, &mut random);
-            assert_eq!(split, got, "{} differs when cut at {cuts:?}, seed {seed}", kernel.name);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Cases, their preparation, and running rows with guard bytes around every window.
 
-use kiln_core::{Call, Row, RowRange, TensorType, Window};
+use kiln_core::{Call, Direction, Row, RowRange, TensorType, Window};
 use kiln_kernels::table::{Emit, Kernel, Operand, Operation};
 use kiln_ops::{Arg, ArgMut, Op, QuantRef};
 
@@ -103,8 +103,8 @@ impl Case {
         })
     }
 
-    pub(crate) fn lag(&self, kernel: &Kernel, input: usize) -> Option<u64> {
-        self.operation(|operation| (kernel.lag)(operation, input))
+    pub(crate) fn lag(&self, kernel: &Kernel, input: usize, direction: Direction) -> Option<u64> {
+        self.operation(|operation| (kernel.lag)(operation, input, direction))
     }
 
     /// The bytes of every input window.
@@ -210,59 +210,78 @@ impl Guarded {
     }
 }
 
-/// Runs `row` range by range over windows that do not overlap, each at its own misalignment, and gives
-/// the output's bytes. Guards and inputs must come out unchanged.
-pub(crate) fn run(
-    row: &Row,
-    sources: &[Vec<u8>],
-    output_bytes: usize,
-    parameters: &[u8],
-    ranges: &[(u32, u32)],
-    rows: u32,
-    random: &mut Random,
-) -> Vec<u8> {
-    let mut offset = || random.size(0, 7 / row.align as u32) as usize * row.align as usize;
-    let mut inputs: Vec<Guarded> = sources.iter().map(|s| Guarded::new(s, offset())).collect();
-    let mut output = Guarded::new(&vec![0x7e; output_bytes], offset());
-    let windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
-    let outputs = [output.window()];
-    let all = Call::new(&windows, &outputs, &[], parameters, RowRange { begin: 0, end: rows });
-    assert!((row.check)(&all), "row {} refuses its own parameters", row.number);
-    for &(begin, end) in ranges {
-        let call = Call::new(&windows, &outputs, &[], parameters, RowRange { begin, end });
-        // SAFETY: checked just above for all rows; the windows do not overlap.
-        unsafe { (row.run)(&call) };
-    }
-    for (input, source) in inputs.iter().zip(sources) {
-        assert!(input.bytes() == source, "wrote to an input");
-    }
-    output.bytes().to_vec()
+/// A row with all but its memory.
+pub(crate) struct Job<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) sources: Vec<Vec<u8>>,
+    pub(crate) output_bytes: usize,
+    pub(crate) parameters: &'a [u8],
+    pub(crate) rows: u32,
+    pub(crate) direction: Direction,
 }
 
-/// Runs `row` with the output `trail` bytes before input window `input`, in one piece of memory.
-pub(crate) fn run_overlapped(
-    row: &Row,
-    sources: &[Vec<u8>],
-    output_bytes: usize,
-    parameters: &[u8],
-    rows: u32,
-    input: usize,
-    trail: usize,
-) -> Vec<u8> {
-    let mut shared = vec![0x7e; output_bytes.max(trail + sources[input].len())];
-    shared[trail..trail + sources[input].len()].copy_from_slice(&sources[input]);
-    let mut memory = Guarded::new(&shared, 0);
-    let mut others: Vec<Guarded> = sources.iter().map(|s| Guarded::new(s, 0)).collect();
-    let mut windows: Vec<Window> = others.iter_mut().map(Guarded::window).collect();
-    let base = memory.window().ptr;
-    windows[input] = Window { ptr: base.wrapping_add(trail), len: sources[input].len() };
-    let outputs = [Window { ptr: base, len: output_bytes }];
-    let call = Call::new(&windows, &outputs, &[], parameters, RowRange { begin: 0, end: rows });
-    assert!((row.check)(&call));
-    // SAFETY: checked just above; raw windows may overlap, at worst the numbers are wrong.
-    unsafe { (row.run)(&call) };
-    for (number, (other, source)) in others.iter().zip(sources).enumerate() {
-        assert!(number == input || other.bytes() == source, "wrote to an input");
+impl<'a> Job<'a> {
+    pub(crate) fn new(kernel: &'a Kernel, case: &Case, prepared: &'a Prepared, direction: Direction) -> Job<'a> {
+        Job {
+            row: &kernel.portable,
+            sources: case.sources(prepared),
+            output_bytes: case.output.bytes(),
+            parameters: prepared.parameters.bytes(),
+            rows: prepared.rows,
+            direction,
+        }
     }
-    memory.bytes()[..output_bytes].to_vec()
+
+    /// Checks the whole, then runs range by range.
+    fn call(&self, windows: &[Window], output: Window, ranges: &[(u32, u32)]) {
+        let outputs = [output];
+        let mut call = Call::new(windows, &outputs, &[], self.parameters, RowRange { begin: 0, end: self.rows });
+        call.direction = self.direction;
+        assert!((self.row.check)(&call), "row {} refuses its own parameters", self.row.number);
+        for &(begin, end) in ranges {
+            call.rows = RowRange { begin, end };
+            // SAFETY: checked just above for all rows. Raw windows may overlap; if they do more
+            // than the lag allows, numbers are wrong and nothing else.
+            unsafe { (self.row.run)(&call) };
+        }
+    }
+
+    /// Runs over windows that do not overlap, each at its own misalignment, and gives the output's
+    /// bytes. Guards and inputs must come out unchanged.
+    pub(crate) fn run(&self, ranges: &[(u32, u32)], random: &mut Random) -> Vec<u8> {
+        let align = self.row.align as usize;
+        let mut offset = || random.size(0, 7 / align as u32) as usize * align;
+        let mut inputs: Vec<Guarded> = self.sources.iter().map(|s| Guarded::new(s, offset())).collect();
+        let mut output = Guarded::new(&vec![0x7e; self.output_bytes], offset());
+        let windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
+        self.call(&windows, output.window(), ranges);
+        for (input, source) in inputs.iter().zip(&self.sources) {
+            assert!(input.bytes() == source, "wrote to an input");
+        }
+        output.bytes().to_vec()
+    }
+
+    /// Runs with the output trailing input window `input` by `trail` bytes, in one piece of memory.
+    pub(crate) fn run_overlapped(&self, input: usize, trail: usize) -> Vec<u8> {
+        let source = &self.sources[input];
+        let len = self.output_bytes.max(trail + source.len());
+        // Up: the output begins `trail` bytes before the input. Down: it ends as many after it.
+        let (input_at, output_at) = match self.direction {
+            Direction::Up => (trail, 0),
+            Direction::Down => (len - trail - source.len(), len - self.output_bytes),
+        };
+        let mut shared = vec![0x7e; len];
+        shared[input_at..input_at + source.len()].copy_from_slice(source);
+        let mut memory = Guarded::new(&shared, 0);
+        let mut others: Vec<Guarded> = self.sources.iter().map(|s| Guarded::new(s, 0)).collect();
+        let mut windows: Vec<Window> = others.iter_mut().map(Guarded::window).collect();
+        let base = memory.window().ptr;
+        windows[input] = Window { ptr: base.wrapping_add(input_at), len: source.len() };
+        let output = Window { ptr: base.wrapping_add(output_at), len: self.output_bytes };
+        self.call(&windows, output, &[(0, self.rows)]);
+        for (number, (other, source)) in others.iter().zip(&self.sources).enumerate() {
+            assert!(number == input || other.bytes() == source, "wrote to an input");
+        }
+        memory.bytes()[output_at..output_at + self.output_bytes].to_vec()
+    }
 }

@@ -61,12 +61,7 @@ fn height(sum: u64, credit: i64) -> u64 {
 
 /// The least arena in which `step` can run after `load`, the items live before it (its inputs
 /// included); `dies` says whether an input of it is read by nothing later.
-pub(super) fn step_bound(
-    model: &Model,
-    load: &Load,
-    step: usize,
-    dies: impl Fn(usize) -> bool,
-) -> u64 {
+pub(super) fn step_bound(model: &Model, load: &Load, step: usize, dies: impl Fn(usize) -> bool) -> u64 {
     let node = &model.nodes[step];
     let mut bound = 0;
     for (level, &at) in model.levels.iter().zip(&load.0) {
@@ -94,23 +89,28 @@ fn group(model: &Model, node: &Node, level: u64, dies: impl Fn(usize) -> bool) -
         })
         .collect();
     let rounded = |item: usize| model.items[item].size.next_multiple_of(level);
-    let sum = |mut items: Vec<usize>| -> u64 {
+    let distinct = |mut items: Vec<usize>| {
         items.sort_unstable();
         items.dedup();
-        items.into_iter().map(rounded).sum()
+        items
     };
-    let inputs = sum(pairs.iter().map(|r| r.input).collect());
-    let outputs = sum(pairs.iter().map(|r| r.output).collect());
-    let mut least = inputs.max(outputs);
+    let inputs = distinct(pairs.iter().map(|r| r.input).collect());
+    let outputs = distinct(pairs.iter().map(|r| r.output).collect());
+    let sum = |items: &[usize]| -> u64 { items.iter().map(|&i| rounded(i)).sum() };
+    let mut least = sum(&inputs).max(sum(&outputs));
     for r in &pairs {
         least = least.max(pair_height(model, r, level));
     }
-    if pairs.windows(2).all(|w| w[0].output == w[1].output) {
+    for &output in &outputs {
+        let own: Vec<&Relax> = pairs.iter().copied().filter(|r| r.output == output).collect();
         for upward in [true, false] {
-            least = least.max(released(model, &pairs, level, upward));
+            least = least.max(released(model, &own, level, upward));
         }
+        // The inputs that this output must keep clear of are disjoint from it and each other.
+        let clear = inputs.iter().filter(|&&i| own.iter().all(|r| r.input != i));
+        least = least.max(rounded(output) + clear.map(|&i| rounded(i)).sum::<u64>());
     }
-    (inputs + outputs, least)
+    (sum(&inputs) + sum(&outputs), least)
 }
 
 /// The least height of one output and one input, rounded.

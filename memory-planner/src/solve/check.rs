@@ -160,10 +160,7 @@ pub fn check(problem: &Problem, solution: &Solution) -> Result<(), Violation> {
         for b in &placed[..i] {
             let at = a.live.first.max(b.live.first);
             let together = at <= a.live.last && at <= b.live.last && a.size > 0 && b.size > 0;
-            if together
-                && !disjoint(a, b)
-                && !permitted(problem, solution, a, b)
-                && !permitted(problem, solution, b, a)
+            if together && !disjoint(a, b) && !permitted(problem, solution, a, b) && !permitted(problem, solution, b, a)
             {
                 return Err(Violation::Overlapping { a: a.place, b: b.place, at });
             }
@@ -217,11 +214,7 @@ fn positions(problem: &Problem, solution: &Solution) -> Result<Vec<usize>, Viola
     Ok(position)
 }
 
-fn placed(
-    problem: &Problem,
-    solution: &Solution,
-    position: &[usize],
-) -> Result<Vec<Placed>, Violation> {
+fn placed(problem: &Problem, solution: &Solution, position: &[usize]) -> Result<Vec<Placed>, Violation> {
     shape("offsets", solution.offsets.len(), problem.buffers.len())?;
     shape("lifetimes", solution.live.len(), problem.buffers.len())?;
     shape("scratch offsets", solution.scratch_offsets.len(), problem.steps.len())?;
@@ -229,11 +222,9 @@ fn placed(
     for (buffer, b) in problem.buffers.iter().enumerate() {
         let first = match b.source {
             Source::Input => 0,
-            Source::Step(step) => *position.get(step).ok_or(Violation::Shape {
-                what: "step",
-                found: step,
-                expected: position.len(),
-            })?,
+            Source::Step(step) => {
+                *position.get(step).ok_or(Violation::Shape { what: "step", found: step, expected: position.len() })?
+            }
         };
         let mut last = first;
         for (step, s) in problem.steps.iter().enumerate() {
@@ -291,9 +282,7 @@ fn permitted(problem: &Problem, solution: &Solution, output: &Placed, input: &Pl
     let (Place::Buffer(o), Place::Buffer(i)) = (output.place, input.place) else {
         return false;
     };
-    let dies = |step: StepId| {
-        solution.order.get(input.live.last) == Some(&step) && !problem.buffers[i].keep
-    };
+    let dies = |step: StepId| solution.order.get(input.live.last) == Some(&step) && !problem.buffers[i].keep;
     problem.steps.iter().enumerate().any(|(step, s)| {
         dies(step)
             && s.outputs.contains(&o)
@@ -301,9 +290,7 @@ fn permitted(problem: &Problem, solution: &Solution, output: &Placed, input: &Pl
             && s.overlaps.iter().filter(|p| p.input == i && p.output == o).any(|p| {
                 let [out_at, in_at] = [output, input].map(|p| u128::from(p.offset));
                 let up = p.up.is_some_and(|lag| out_at + u128::from(lag) <= in_at);
-                let down = p.down.is_some_and(|lag| {
-                    out_at >= in_at && end(output) >= end(input) + u128::from(lag)
-                });
+                let down = p.down.is_some_and(|lag| out_at >= in_at && end(output) >= end(input) + u128::from(lag));
                 up || down
             })
     })

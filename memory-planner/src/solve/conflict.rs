@@ -67,9 +67,7 @@ impl Conflicts {
             let mut clique = Clique::default();
             for item in born {
                 for &other in &active {
-                    let relaxed = relax.iter().find(|r| {
-                        r.output == item && r.input == other && live[other].last == at
-                    });
+                    let relaxed = relax.iter().find(|r| r.output == item && r.input == other && live[other].last == at);
                     let (below, above) = match relaxed {
                         Some(r) => {
                             clique.pairs.push((item, other, pair_height(model, r, grain)));
@@ -93,9 +91,7 @@ impl Conflicts {
 /// Drops cliques that a neighbour contains.
 fn maximal(cliques: Vec<Clique>) -> Vec<Clique> {
     let mut kept: Vec<Clique> = Vec::new();
-    let inside = |a: &Clique, b: &Clique| {
-        a.pairs.is_empty() && a.members.iter().all(|m| b.members.contains(m))
-    };
+    let inside = |a: &Clique, b: &Clique| a.pairs.is_empty() && a.members.iter().all(|m| b.members.contains(m));
     for clique in cliques {
         while kept.last().is_some_and(|last| inside(last, &clique)) {
             kept.pop();

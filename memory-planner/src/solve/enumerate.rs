@@ -45,13 +45,7 @@ impl Best {
 }
 
 /// Lowers `best` as far as `order` goes; true if no placement of `order` is better than `best`.
-pub(super) fn improve(
-    model: &Model,
-    order: &Order,
-    conflicts: &Conflicts,
-    best: &mut Best,
-    meter: &mut Meter,
-) -> bool {
+pub(super) fn improve(model: &Model, order: &Order, conflicts: &Conflicts, best: &mut Best, meter: &mut Meter) -> bool {
     // The bound itself is the likeliest answer; then down from what is known.
     if order.bound < best.arena() {
         let half = meter.left() / 2;
@@ -208,8 +202,7 @@ impl<'a> Pass<'a> {
         let conflicts = Conflicts::new(self.model, &order.steps);
         let placement = best(self.model, &conflicts, order.bound, EFFORT);
         best_known.offer(&order.steps, placement);
-        let final_answer =
-            meter.within(self.cap, |meter| improve(self.model, order, &conflicts, best_known, meter));
+        let final_answer = meter.within(self.cap, |meter| improve(self.model, order, &conflicts, best_known, meter));
         Some(final_answer)
     }
 }
@@ -221,9 +214,7 @@ fn meet(model: &Model, walk: &Walk, step: usize, met: &mut Met) {
     let mut live = walk.live.clone();
     for &item in &node.writes {
         for &other in &live {
-            let relaxed = node.relax.iter().any(|r| {
-                r.output == item && r.input == other && walk.dies(model, other)
-            });
+            let relaxed = node.relax.iter().any(|r| r.output == item && r.input == other && walk.dies(model, other));
             let (low, high) = (item.min(other), item.max(other));
             met.insert(if relaxed { high * count + low } else { low * count + high });
         }

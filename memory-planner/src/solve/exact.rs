@@ -25,12 +25,7 @@ pub(super) enum Verdict {
 }
 
 /// Searches for a placement within `target` bytes.
-pub(super) fn fit(
-    model: &Model,
-    conflicts: &Conflicts,
-    target: u64,
-    meter: &mut Meter,
-) -> Verdict {
+pub(super) fn fit(model: &Model, conflicts: &Conflicts, target: u64, meter: &mut Meter) -> Verdict {
     if model.items.iter().any(|i| i.reach() > target) {
         return Verdict::Impossible;
     }
@@ -62,9 +57,8 @@ fn set_aside(model: &Model, conflicts: &Conflicts, target: u64) -> (Vec<usize>, 
     let blocks = |item: usize, below: u64, above: u64| {
         u128::from((below + above).saturating_sub(1).div_ceil(model.items[item].align))
     };
-    let mut blocked: Vec<u128> = (0..model.items.len())
-        .map(|i| conflicts.edges[i].iter().map(|e| blocks(i, e.below, e.above)).sum())
-        .collect();
+    let mut blocked: Vec<u128> =
+        (0..model.items.len()).map(|i| conflicts.edges[i].iter().map(|e| blocks(i, e.below, e.above)).sum()).collect();
     let roomy = |item: usize, blocked: u128| {
         let offsets = (target - model.items[item].reach()) / model.items[item].align + 1;
         blocked < offsets.into()
@@ -181,15 +175,12 @@ impl Search {
         let inside = |item: usize| (local[item] != usize::MAX).then_some(local[item]);
         let items = || part.iter().map(|&i| &model.items[i]);
         let rounded: Vec<u64> = items().map(|i| i.size.next_multiple_of(conflicts.grain)).collect();
-        let edges = part.iter().map(|&item| {
-            conflicts.edges[item].iter().filter_map(|e| Some((inside(e.other)?, e.below))).collect()
-        });
+        let edges = part
+            .iter()
+            .map(|&item| conflicts.edges[item].iter().filter_map(|e| Some((inside(e.other)?, e.below))).collect());
         let bounds = conflicts.cliques.iter().filter_map(|clique| {
-            let pairs: Vec<_> = clique
-                .pairs
-                .iter()
-                .filter_map(|&(o, i, height)| Some((inside(o)?, inside(i)?, height)))
-                .collect();
+            let pairs: Vec<_> =
+                clique.pairs.iter().filter_map(|&(o, i, height)| Some((inside(o)?, inside(i)?, height))).collect();
             let members: Vec<_> = clique
                 .members
                 .iter()
@@ -212,10 +203,7 @@ impl Search {
             size: items().map(|i| i.size).collect(),
             reach: items().map(|i| i.reach()).collect(),
             align: items().map(|i| i.align).collect(),
-            credit: items()
-                .zip(&rounded)
-                .map(|(i, &rounded)| (rounded - i.size) as i64 - i.tail as i64)
-                .collect(),
+            credit: items().zip(&rounded).map(|(i, &rounded)| (rounded - i.size) as i64 - i.tail as i64).collect(),
             rounded,
             edges: edges.collect(),
             bounds: bounds.collect(),
@@ -236,7 +224,9 @@ impl Search {
         let mut stack = vec![self.frame(None, 0, 0)];
         while let Some(frame) = stack.last_mut() {
             let Some(&item) = frame.choices.get(frame.next) else {
-                let Some(Frame { item, mark, current, .. }) = stack.pop() else { break };
+                let Some(Frame { item, mark, current, .. }) = stack.pop() else {
+                    break;
+                };
                 if let Some(item) = item {
                     self.take_back(item, mark, current);
                 }
@@ -261,9 +251,8 @@ impl Search {
 
     /// What to try on top of `item`, placed when the undo list and offset were as given.
     fn frame(&self, item: Option<usize>, mark: usize, current: u64) -> Frame {
-        let mut choices: Vec<usize> = (0..self.size.len())
-            .filter(|&i| !self.placed[i] && self.least[i] >= self.current)
-            .collect();
+        let mut choices: Vec<usize> =
+            (0..self.size.len()).filter(|&i| !self.placed[i] && self.least[i] >= self.current).collect();
         choices.sort_by_key(|&i| (self.least[i], Reverse(self.size[i]), i));
         Frame { item, mark, current, choices, next: 0 }
     }
@@ -305,8 +294,7 @@ impl Search {
             self.placed[i]
                 || self.least[i] >= self.current
                 || self.edges[i].iter().any(|&(other, below)| {
-                    !self.placed[other]
-                        && self.least[other].max(self.current) < self.least[i] + below
+                    !self.placed[other] && self.least[other].max(self.current) < self.least[i] + below
                 })
         })
     }

@@ -13,12 +13,7 @@ pub(super) struct Placement {
 }
 
 /// The lowest offset of `item` that keeps apart from every item already `placed`.
-pub(super) fn lowest(
-    model: &Model,
-    conflicts: &Conflicts,
-    placed: &[Option<u64>],
-    item: usize,
-) -> u64 {
+pub(super) fn lowest(model: &Model, conflicts: &Conflicts, placed: &[Option<u64>], item: usize) -> u64 {
     let align = model.items[item].align;
     let mut blocked: Vec<(u64, u64)> = conflicts.edges[item]
         .iter()
@@ -56,9 +51,7 @@ fn sequences(model: &Model, conflicts: &Conflicts) -> Vec<Vec<usize>> {
     let size = |i: usize| model.items[i].size;
     let live = |i: usize| conflicts.live[i];
     let span = |i: usize| (live(i).last - live(i).first + 1) as u64;
-    let around = |i: usize| {
-        conflicts.edges[i].iter().fold(0u64, |sum, e| sum.saturating_add(e.below + e.above))
-    };
+    let around = |i: usize| conflicts.edges[i].iter().fold(0u64, |sum, e| sum.saturating_add(e.below + e.above));
     let mut peak = vec![0; model.items.len()];
     for clique in &conflicts.cliques {
         let sum: u64 = clique.members.iter().map(|&m| size(m)).sum();
@@ -104,9 +97,7 @@ pub(super) fn best(model: &Model, conflicts: &Conflicts, goal: u64, effort: Effo
             if best.arena <= goal {
                 return best;
             }
-            let top = |i: &usize| {
-                placement.offsets[*i] + model.items[*i].reach() == placement.arena
-            };
+            let top = |i: &usize| placement.offsets[*i] + model.items[*i].reach() == placement.arena;
             let (front, back): (Vec<usize>, Vec<usize>) = sequence.iter().partition(|i| top(i));
             if front.is_empty() || sequence.starts_with(&front) {
                 break;

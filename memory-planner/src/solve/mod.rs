@@ -43,20 +43,23 @@ mod check;
 mod conflict;
 mod enumerate;
 mod exact;
+mod exchange;
 mod greedy;
 mod model;
 mod order;
 mod problem;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use check::{Place, Violation, check};
 pub use problem::{
-    Budget, Buffer, BufferId, Live, MAX_ITEMS, Overlap, Problem, Scratch, Solution, SolveError,
-    Source, Step, StepId,
+    Budget, Buffer, BufferId, Live, MAX_ITEMS, Overlap, Problem, Scratch, Solution, SolveError, Source, Step, StepId,
 };
 
 use conflict::Conflicts;
 use enumerate::{Best, all_orders, improve};
+use exchange::exchange;
 use greedy::Effort;
 use model::Model;
 use order::{Meter, Order};
@@ -120,12 +123,7 @@ fn search_orders(model: &Model, meter: &mut Meter) -> (Vec<Order>, u64) {
 }
 
 /// The best placement found; raises `lower_bound` to its arena if that is proven best.
-fn place_orders(
-    model: &Model,
-    orders: &[Order],
-    lower_bound: &mut u64,
-    meter: &mut Meter,
-) -> Best {
+fn place_orders(model: &Model, orders: &[Order], lower_bound: &mut u64, meter: &mut Meter) -> Best {
     let goal = *lower_bound;
     let mut best = Best::none();
     let mut conflicts = Vec::new();
@@ -145,6 +143,10 @@ fn place_orders(
             let part = meter.left() / 8;
             meter.within(part, |m| improve(model, order, known, &mut best, m));
         }
+    }
+    if best.arena() > goal {
+        let half = meter.left() / 2;
+        meter.within(half, |m| exchange(model, goal, &mut best, m));
     }
     if best.arena() > goal && all_orders(model, goal, &mut best, meter) {
         *lower_bound = best.arena();

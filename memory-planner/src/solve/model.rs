@@ -71,8 +71,7 @@ impl Model {
         let (items, scratch) = items(problem)?;
         let nodes = nodes(problem, &items, &scratch);
         check_cycles(&nodes)?;
-        let mut levels: Vec<u64> =
-            items.iter().filter(|i| i.size > 0).map(|i| i.align).collect();
+        let mut levels: Vec<u64> = items.iter().filter(|i| i.size > 0).map(|i| i.align).collect();
         levels.sort_unstable();
         levels.dedup();
         let has_tails = items.iter().any(|i| i.tail > 0);
@@ -86,9 +85,7 @@ fn check_ids(problem: &Problem) -> Result<(), SolveError> {
     let mut listed = vec![0; buffers];
     for (step, s) in problem.steps.iter().enumerate() {
         let pairs = s.overlaps.iter().flat_map(|o| [o.input, o.output]);
-        if let Some(buffer) =
-            s.inputs.iter().chain(&s.outputs).copied().chain(pairs).find(|&b| b >= buffers)
-        {
+        if let Some(buffer) = s.inputs.iter().chain(&s.outputs).copied().chain(pairs).find(|&b| b >= buffers) {
             return Err(SolveError::NoSuchBuffer { step, buffer, buffers });
         }
         if let Some(&step) = s.after.iter().find(|&&a| a >= steps) {
@@ -134,14 +131,7 @@ fn items(problem: &Problem) -> Result<(Vec<Item>, Vec<Option<usize>>), SolveErro
             Source::Input => None,
             Source::Step(step) => Some(step),
         };
-        items.push(Item {
-            size: b.size,
-            align: b.align,
-            tail: b.tail,
-            keep: b.keep,
-            producer,
-            readers: Vec::new(),
-        });
+        items.push(Item { size: b.size, align: b.align, tail: b.tail, keep: b.keep, producer, readers: Vec::new() });
     }
     let mut scratch = vec![None; problem.steps.len()];
     for (step, s) in problem.steps.iter().enumerate() {
@@ -196,21 +186,22 @@ fn nodes(problem: &Problem, items: &[Item], scratch: &[Option<usize>]) -> Vec<No
                 continue;
             }
             let up = o.up.map_or(output.size, |lag| lag.min(output.size));
-            let down = o.down.map_or(input.size, |lag| {
-                input.size.saturating_add(lag).saturating_sub(output.size).min(input.size)
-            });
+            let down = o
+                .down
+                .map_or(input.size, |lag| input.size.saturating_add(lag).saturating_sub(output.size).min(input.size));
+            if up == output.size && down == input.size {
+                // A lag that leaves them disjoint permits nothing.
+                continue;
+            }
             // Several permissions for one pair: any of them is enough.
             match node.relax.iter_mut().find(|r| (r.input, r.output) == (o.input, o.output)) {
                 Some(r) => {
                     r.output_below = r.output_below.min(up);
                     r.input_below = r.input_below.min(down);
                 }
-                None => node.relax.push(Relax {
-                    input: o.input,
-                    output: o.output,
-                    output_below: up,
-                    input_below: down,
-                }),
+                None => {
+                    node.relax.push(Relax { input: o.input, output: o.output, output_below: up, input_below: down })
+                }
             }
         }
         nodes.push(node);

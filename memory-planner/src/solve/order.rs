@@ -157,13 +157,7 @@ struct Reached {
 /// order has it) from above.
 pub(super) fn best_first(model: &Model, floor: u64, ceiling: u64, meter: &mut Meter) -> Searched {
     let count = model.nodes.len();
-    let mut reached = vec![Reached {
-        done: Bits::new(count),
-        bound: floor,
-        from: 0,
-        step: 0,
-        closed: false,
-    }];
+    let mut reached = vec![Reached { done: Bits::new(count), bound: floor, from: 0, step: 0, closed: false }];
     let mut index: HashMap<Bits, usize, Words> = HashMap::default();
     index.insert(Bits::new(count), 0);
     // Least bound, then most steps, then least left in memory, then first reached.

@@ -225,10 +225,9 @@ impl fmt::Display for SolveError {
                 }
                 write!(f, ", but steps list it as an output {listed} times")
             }
-            Self::OverlapOutside { step, input, output } => write!(
-                f,
-                "step {step} lets output {output} overlap input {input}, but does not have both"
-            ),
+            Self::OverlapOutside { step, input, output } => {
+                write!(f, "step {step} lets output {output} overlap input {input}, but does not have both")
+            }
             Self::Cycle { step, blocked } => {
                 write!(f, "{blocked} steps wait for each other, step {step} among them")
             }

@@ -67,6 +67,12 @@ impl Walk {
         self.readers[item] == 1 && !model.items[item].keep
     }
 
+    /// Least arena while `step`, which must be ready, runs next.
+    pub(super) fn bound(&self, model: &Model, step: usize) -> u64 {
+        let load = Load::new(model, self.live.iter().copied());
+        step_bound(model, &load, step, |i| self.dies(model, i))
+    }
+
     pub(super) fn moves(&self, model: &Model) -> Vec<Move> {
         let load = Load::new(model, self.live.iter().copied());
         let ready = |&s: &usize| self.waits[s] == 0 && !self.done.has(s);

@@ -86,12 +86,7 @@ pub(crate) fn random_problem(seed: u64, shape: Shape) -> Problem {
                 if r.chance(60) {
                     let lag = if r.chance(50) { 0 } else { r.below(shape.size) };
                     let up = r.chance(70);
-                    step.overlaps.push(Overlap {
-                        input,
-                        output,
-                        up: up.then_some(lag),
-                        down: (!up).then_some(lag),
-                    });
+                    step.overlaps.push(Overlap { input, output, up: up.then_some(lag), down: (!up).then_some(lag) });
                 }
             }
         }
@@ -109,18 +104,21 @@ type Item = (u64, u64, u64);
 /// Items `a` and `b`, least `b - a`, least `a - b`: one of them must hold.
 type Apart = (usize, usize, u64, u64);
 
-/// The least arena over all orders and all offsets, by trying them; all must be below 128.
-pub(crate) fn brute_force(problem: &Problem) -> u64 {
-    let mut brute = Brute { problem, best: 128, seen: BTreeSet::new() };
+/// The least arena over all orders and all offsets, by trying them; `None` if it gave up.
+/// Arenas of 128 bytes and more are beyond it.
+pub(crate) fn brute_force(problem: &Problem) -> Option<u64> {
+    let mut brute = Brute { problem, best: 128, seen: BTreeSet::new(), patience: 2_000_000 };
     brute.orders(&mut Vec::new());
     assert!(brute.best < 128, "too large for the brute force");
-    brute.best
+    (brute.patience > 0).then_some(brute.best)
 }
 
 struct Brute<'a> {
     problem: &'a Problem,
     best: u64,
     seen: BTreeSet<Vec<Apart>>,
+    /// Items it may still place.
+    patience: u64,
 }
 
 impl Brute<'_> {
@@ -130,14 +128,14 @@ impl Brute<'_> {
             self.places(order);
             return;
         }
-        for step in 0..steps.len() {
+        for (step, reads) in steps.iter().enumerate() {
             let produced = |b: usize| match self.problem.buffers[b].source {
                 Source::Input => true,
                 Source::Step(s) => order.contains(&s),
             };
             if !order.contains(&step)
-                && steps[step].inputs.iter().all(|&b| produced(b))
-                && steps[step].after.iter().all(|s| order.contains(s))
+                && reads.inputs.iter().all(|&b| produced(b))
+                && reads.after.iter().all(|s| order.contains(s))
             {
                 order.push(step);
                 self.orders(order);
@@ -193,69 +191,56 @@ impl Brute<'_> {
             }
         }
         if self.seen.insert(apart.clone()) {
-            while let Some(arena) = fits(&items, &apart, &live, self.best - 1) {
+            while let Some(arena) = self.fits(&items, &apart, &live) {
                 self.best = arena;
             }
         }
     }
 
+    /// The arena of the first placement better than the best, trying every offset of every item.
+    fn fits(&mut self, items: &[Item], apart: &[Apart], live: &[(usize, usize)]) -> Option<u64> {
+        let limit = self.best - 1;
+        // The one shortcut: items live together that may not share a byte need all their bytes.
+        for at in live.iter().map(|l| l.0) {
+            let mut alive: Vec<usize> = (0..items.len()).filter(|&i| live[i].0 <= at && at <= live[i].1).collect();
+            alive.sort_by_key(|&i| std::cmp::Reverse(items[i].0));
+            let mut strict: Vec<usize> = Vec::new();
+            for i in alive {
+                let loose = |&(a, b, ab, ba): &Apart| {
+                    let other = if a == i { b } else { a };
+                    (a == i || b == i) && strict.contains(&other) && (ab < items[a].0 || ba < items[b].0)
+                };
+                if !apart.iter().any(loose) {
+                    strict.push(i);
+                }
+            }
+            if strict.iter().map(|&i| items[i].0).sum::<u64>() > limit {
+                return None;
+            }
+        }
+        let offsets: Option<Vec<u128>> = items
+            .iter()
+            .map(|&(size, align, tail)| {
+                let starts = (0..128).filter(|s| s % align == 0 && s + size + tail <= limit);
+                let domain = starts.fold(0u128, |d, s| d | 1 << s);
+                (domain != 0).then_some(domain)
+            })
+            .collect();
+        let offsets = assign(items, apart, offsets?, &mut vec![false; items.len()], &mut self.patience)?;
+        let ends = items.iter().zip(offsets).map(|(i, at)| u64::from(at.trailing_zeros()) + i.0 + i.2);
+        Some(ends.max().unwrap_or(0))
+    }
+
     /// The least lag at which a step lets `output` overlap its dying `input`.
-    fn lag(
-        &self,
-        order: &[usize],
-        live: &[(usize, usize)],
-        input: usize,
-        output: usize,
-        up: bool,
-    ) -> Option<u64> {
+    fn lag(&self, order: &[usize], live: &[(usize, usize)], input: usize, output: usize, up: bool) -> Option<u64> {
         let Problem { steps, buffers } = self.problem;
         if input >= buffers.len() || output >= buffers.len() || buffers[input].keep {
             return None;
         }
         let step = &steps[*order.get(live[input].1)?];
         let pair = |o: &&Overlap| o.input == input && o.output == output;
-        step.overlaps
-            .iter()
-            .filter(pair)
-            .filter_map(|o| if up { o.up } else { o.down })
-            .min()
+        step.overlaps.iter().filter(pair).filter_map(|o| if up { o.up } else { o.down }).min()
     }
-}
-
-/// The arena of the first placement within `limit` bytes, trying every offset of every item.
-fn fits(items: &[Item], apart: &[Apart], live: &[(usize, usize)], limit: u64) -> Option<u64> {
-    // The one shortcut: items live together that may not share a byte need all their bytes.
-    for at in live.iter().map(|l| l.0) {
-        let mut alive: Vec<usize> =
-            (0..items.len()).filter(|&i| live[i].0 <= at && at <= live[i].1).collect();
-        alive.sort_by_key(|&i| std::cmp::Reverse(items[i].0));
-        let mut strict: Vec<usize> = Vec::new();
-        for i in alive {
-            let loose = |&(a, b, ab, ba): &Apart| {
-                let other = if a == i { b } else { a };
-                (a == i || b == i)
-                    && strict.contains(&other)
-                    && (ab < items[a].0 || ba < items[b].0)
-            };
-            if !apart.iter().any(loose) {
-                strict.push(i);
-            }
-        }
-        if strict.iter().map(|&i| items[i].0).sum::<u64>() > limit {
-            return None;
-        }
-    }
-    let offsets: Option<Vec<u128>> = items
-        .iter()
-        .map(|&(size, align, tail)| {
-            let starts = (0..128).filter(|s| s % align == 0 && s + size + tail <= limit);
-            let domain = starts.fold(0u128, |d, s| d | 1 << s);
-            (domain != 0).then_some(domain)
-        })
-        .collect();
-    let offsets = assign(items, apart, offsets?, &mut vec![false; items.len()])?;
-    let ends = items.iter().zip(offsets).map(|(i, at)| u64::from(at.trailing_zeros()) + i.0 + i.2);
-    Some(ends.max().unwrap_or(0))
 }
 
 /// Fixes the item with the fewest offsets left to each of them in turn.
@@ -264,14 +249,17 @@ fn assign(
     apart: &[Apart],
     domains: Vec<u128>,
     fixed: &mut Vec<bool>,
+    patience: &mut u64,
 ) -> Option<Vec<u128>> {
-    let Some(item) =
-        (0..items.len()).filter(|&i| !fixed[i]).min_by_key(|&i| domains[i].count_ones())
-    else {
+    let Some(item) = (0..items.len()).filter(|&i| !fixed[i]).min_by_key(|&i| domains[i].count_ones()) else {
         return Some(domains);
     };
     fixed[item] = true;
     for at in (0..128u64).filter(|at| domains[item] >> at & 1 != 0) {
+        *patience = patience.saturating_sub(1);
+        if *patience == 0 {
+            break;
+        }
         let mut next = domains.clone();
         next[item] = 1 << at;
         for &(a, b, ab, ba) in apart {
@@ -285,7 +273,7 @@ fn assign(
             next[other] &= !up_to(at + above) | up_to((at + 1).saturating_sub(below));
         }
         if next.iter().all(|d| *d != 0)
-            && let Some(found) = assign(items, apart, next, fixed)
+            && let Some(found) = assign(items, apart, next, fixed, patience)
         {
             return Some(found);
         }

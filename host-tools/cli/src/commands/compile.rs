@@ -1,9 +1,49 @@
 //! `kiln compile`.
 
-use crate::args::CompileArgs;
-use crate::{CliError, Outcome};
+use std::fs;
 
-/// Runs the command.
-pub fn run(_: &CompileArgs) -> Result<Outcome, CliError> {
-    Err(CliError::BadInput("kiln compile is not part of this build".into()))
+use kiln_boards::Board;
+use kiln_codegen::model_crate::ModelCrate;
+use kiln_codegen::target_of;
+use kiln_planner::Options;
+use kiln_planner::kiln_file::{About, KilnFile};
+
+use crate::args::CompileArgs;
+use crate::model::ModelFile;
+use crate::report::{report, text};
+use crate::{CliError, Outcome, console, sources};
+
+/// Writes a model's crate and its `.kiln` file into a directory.
+pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
+    let board = Board::load(&args.board)?;
+    let file = ModelFile::read(&args.model)?;
+    let graph = file.graph()?;
+    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
+    let fit = report(&file.name, &planned, &board, None)?;
+    if !fit.fits {
+        return Err(CliError::Failed(text::shortage(&fit)));
+    }
+    let sources = sources::root().map_err(CliError::BadInput)?;
+    let model = ModelCrate { graph: &graph, planned: &planned, board: &board.name, sources: &sources };
+    model.write(&args.out).map_err(|e| CliError::BadInput(e.to_string()))?;
+    let about =
+        About { model: file.name.clone(), board: board.name.clone(), kiln: env!("CARGO_PKG_VERSION").to_string() };
+    let package = model.package();
+    let kiln = KilnFile {
+        graph: (!args.no_graph).then(|| graph.clone()),
+        plans: vec![(planned.target, planned.bytes.clone())],
+        about,
+    };
+    let path = args.out.join(format!("{}.kiln", file.name));
+    let bytes = kiln.to_bytes().map_err(|source| CliError::KilnFile { path: path.clone(), source })?;
+    fs::write(&path, &bytes).map_err(|source| CliError::File { path: path.clone(), action: "write", source })?;
+    console::out(&format!(
+        "crate {package} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
+        args.out.display(),
+        planned.bytes.len(),
+        planned.ram_bytes,
+        path.display(),
+        bytes.len()
+    ))?;
+    Ok(Outcome::Fine)
 }

@@ -1,9 +1,108 @@
 //! `kiln flash`.
 
-use crate::args::FlashArgs;
-use crate::{CliError, Outcome};
+use std::fmt::Write as _;
 
-/// Runs the command.
-pub fn run(_: &FlashArgs) -> Result<Outcome, CliError> {
-    Err(CliError::BadInput("kiln flash is not part of this build".into()))
+use kiln_boards::{Board, Run};
+use kiln_codegen::deploy::Deployment;
+use kiln_codegen::emulate::Emulation;
+use kiln_codegen::firmware::Mode;
+use kiln_codegen::symbols::Elf;
+use kiln_codegen::target_of;
+use kiln_planner::graph::Graph;
+use kiln_planner::{Options, Planned};
+use kiln_target_host::Runner;
+
+use crate::args::FlashArgs;
+use crate::model::ModelFile;
+use crate::report::{report, text};
+use crate::{CliError, Outcome, console, sources};
+
+/// Builds a model's firmware, checks it, and runs it once on the emulated board.
+pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
+    let board = Board::load(&args.board)?;
+    if !matches!(board.run, Run::Qemu { .. }) {
+        return Err(CliError::BadInput(format!(
+            "board {} can't be flashed: only emulated boards can so far; `kiln boards` lists them",
+            board.name
+        )));
+    }
+    let file = ModelFile::read(&args.model)?;
+    let graph = file.graph()?;
+    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
+    let fit = report(&file.name, &planned, &board, None)?;
+    if !fit.fits {
+        return Err(CliError::Failed(text::shortage(&fit)));
+    }
+    let root = sources::root().map_err(CliError::BadInput)?;
+    let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
+    let out = sources::firmware_directory(&root, &name);
+    console::progress(&format!("building firmware for {}", board.name));
+    let build = sources::firmware_build(&root);
+    let deployment =
+        Deployment { graph: &graph, planned: &planned, board: &board, sources: &root, out: &out, build: &build };
+    let elf = deployment.build(Mode::Replay).map_err(|e| CliError::BadInput(e.to_string()))?;
+    let symbols = Elf::read(&elf).map_err(|e| CliError::BadInput(e.to_string()))?;
+    let mut result = String::new();
+    let sizes = symbols.sizes();
+    let _ = writeln!(
+        result,
+        "{}: flash {} bytes (code {}, constants {}, data {}), RAM {} bytes without stack; Kiln's code {} bytes",
+        elf.display(),
+        sizes.flash(),
+        sizes.text,
+        sizes.rodata,
+        sizes.data,
+        sizes.ram(),
+        symbols.kiln_code_bytes()
+    );
+    let forbidden = symbols.forbidden();
+    if !forbidden.is_empty() {
+        console::out(&result)?;
+        let list: Vec<String> = forbidden.iter().map(|f| format!("\n  {f}")).collect();
+        return Err(CliError::Failed(format!(
+            "the firmware could allocate or panic, which no Kiln firmware may; it contains:{}",
+            list.concat()
+        )));
+    }
+    result.push_str("no allocator, no panic, no formatting code in it\n");
+    if args.dry_run {
+        console::out(&result)?;
+        return Ok(Outcome::Fine);
+    }
+    console::progress(&format!("running it on {}", board.name));
+    let same = run_once(&graph, &planned, &board, &elf, &mut result)?;
+    console::out(&result)?;
+    Ok(if same { Outcome::Fine } else { Outcome::No })
+}
+
+/// Runs the firmware on a ramp and compares its outputs with this computer's.
+fn run_once(
+    graph: &Graph,
+    planned: &Planned,
+    board: &Board,
+    elf: &std::path::Path,
+    result: &mut String,
+) -> Result<bool, CliError> {
+    let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());
+    let entry = planned.main_entry().ok_or_else(|| failed(&"the model has nothing to run"))?;
+    let sizes = |values: &[kiln_planner::graph::ValueId]| -> Vec<usize> {
+        values.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
+    };
+    // Byte i is i mod 256 - 128, as in the published instruction counts.
+    let ramp = |bytes: &usize| (0..*bytes).map(|i| (i as u8).wrapping_sub(128)).collect::<Vec<u8>>();
+    let inputs: Vec<Vec<u8>> = sizes(&entry.inputs).iter().map(ramp).collect();
+    let directory = tempfile::tempdir().map_err(|e| failed(&e))?;
+    let replayed = Emulation::new(board, elf, directory.path()).replay(&inputs.concat()).map_err(|e| failed(&e))?;
+    let mut runner = Runner::new(&planned.bytes).map_err(|e| failed(&e))?;
+    let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let here = runner.run(&entry.name, &slices).map_err(|e| failed(&e))?.concat();
+    let same = replayed.outputs == here;
+    let verdict = if same { "equal this computer's, byte for byte" } else { "DIFFER from this computer's" };
+    let _ = writeln!(
+        result,
+        "ran once on {} on a ramp: {} bytes of outputs {verdict}",
+        board.name,
+        replayed.outputs.len()
+    );
+    Ok(same)
 }

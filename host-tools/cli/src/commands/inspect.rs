@@ -1,7 +1,11 @@
 //! `kiln inspect`.
 
+use kiln_import::ImportError;
+use kiln_planner::PlanError;
+use kiln_planner::graph::Graph;
+
 use crate::args::InspectArgs;
-use crate::console::{self, Style};
+use crate::console::{self, Style, harmless};
 use crate::inspect::{graph, kiln, tflite};
 use crate::model::{Format, ModelFile};
 use crate::{CliError, Outcome};
@@ -13,13 +17,15 @@ pub fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
     match file.format {
         Format::Tflite => match file.graph() {
             Ok(graph) => show_graph(&file, "", &graph, style),
-            Err(error) => {
-                // What the file has is worth seeing all the more when Kiln can't use it.
-                if let Some(text) = tflite::show(&file, &error, style) {
-                    console::out(&text)?;
-                }
-                Err(error)
+            // What the file has is worth seeing all the more when Kiln can't use it.
+            Err(CliError::Import { source: ImportError::Unsupported(refused), .. }) => {
+                let lines = refused
+                    .iter()
+                    .map(|r| format!("operator {} {} computing '{}': {}", r.index, r.op, r.tensor, r.reason));
+                let list: Vec<String> = lines.collect();
+                refuse(&file, &tflite::show(&file, &refused, style)?, &list)
             }
+            Err(error) => Err(error),
         },
         Format::Kiln => {
             let kiln_file = file.kiln_file()?;
@@ -32,14 +38,23 @@ pub fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
     }
 }
 
-/// Prints `before` and the graph; operators that no kernel computes are an error that lists them.
-fn show_graph(
-    file: &ModelFile,
-    before: &str,
-    graph: &kiln_planner::graph::Graph,
-    style: Style,
-) -> Result<Outcome, CliError> {
-    console::out(&format!("{before}{}", graph::show(file, graph, style)))?;
-    graph::check_kernels(file, graph)?;
-    Ok(Outcome::Fine)
+/// Prints `before` and the graph, and nodes that no kernel computes.
+fn show_graph(file: &ModelFile, before: &str, graph: &Graph, style: Style) -> Result<Outcome, CliError> {
+    let text = format!("{before}{}", graph::show(file, graph, style));
+    match graph::check_kernels(file, graph) {
+        Ok(()) => console::out(&text).map(|()| Outcome::Fine),
+        Err(CliError::Plan { source: PlanError::Unsupported(list), .. }) => {
+            let lines = list.iter().map(|u| format!("{} '{}': {}", u.op, u.node, u.operands));
+            refuse(file, &text, &lines.collect::<Vec<_>>())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Prints what a model has and, on a line each, what of it is not supported.
+fn refuse(file: &ModelFile, text: &str, list: &[String]) -> Result<Outcome, CliError> {
+    let lines: Vec<String> = list.iter().map(|line| format!("  {}\n", harmless(line))).collect();
+    console::out(&format!("{text}\nNot supported\n{}", lines.concat()))?;
+    let problem = format!("{} of the model's operators are not supported; convert the model without them", list.len());
+    Err(CliError::input(&file.path, problem))
 }

@@ -25,7 +25,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
         [one] if !all => {
             console::out(&if args.json { json(one)? } else { text::plan(one, Style::of_stdout()) })?;
             if !fits {
-                return Err(CliError::Failed(text::shortage(one)));
+                return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(one))));
             }
         }
         _ if args.json => {
@@ -40,12 +40,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
 }
 
 /// A report for each board; the plan is the same for boards of one CPU family.
-fn reports(
-    file: &ModelFile,
-    graph: &Graph,
-    boards: &[Board],
-    ram: Option<u64>,
-) -> Result<Vec<PlanReport>, CliError> {
+fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) -> Result<Vec<PlanReport>, CliError> {
     let mut plans: Vec<(TargetId, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {

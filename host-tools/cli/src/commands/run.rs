@@ -50,11 +50,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
 
 /// The plan to run, and the names of the classes its output scores. A `.kiln` file brings its plan;
 /// everything else is planned for the board's CPU family, or this computer's.
-fn plan_bytes(
-    file: &ModelFile,
-    target: Option<TargetId>,
-    board: &str,
-) -> Result<(Vec<u8>, Vec<String>), CliError> {
+fn plan_bytes(file: &ModelFile, target: Option<TargetId>, board: &str) -> Result<(Vec<u8>, Vec<String>), CliError> {
     let mut brought = match file.format {
         Format::Kiln => Some(file.kiln_file()?),
         Format::Tflite => None,

@@ -1,9 +1,63 @@
 //! `kiln verify`.
 
-use crate::args::VerifyArgs;
-use crate::{CliError, Outcome};
+use std::fmt::Write as _;
+use std::path::Path;
 
-/// Runs the command.
-pub fn run(_: &VerifyArgs) -> Result<Outcome, CliError> {
-    Err(CliError::BadInput("kiln verify is not part of this build".into()))
+use kiln_boards::{Board, Run};
+use kiln_codegen::target_of;
+use kiln_planner::Options;
+
+use crate::args::VerifyArgs;
+use crate::model::ModelFile;
+use crate::report::{report, text};
+use crate::verify::{Folder, Report, VerifyError, run as replay};
+use crate::{CliError, Outcome, console, sources};
+
+/// Replays a folder on this computer or on an emulated board.
+pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
+    let board = Board::load(args.board.as_deref().unwrap_or("host"))?;
+    if !matches!(board.run, Run::Host {} | Run::Qemu { .. }) {
+        return Err(CliError::BadInput(format!(
+            "board {} is not emulated, so a folder can't be replayed on it; `kiln boards` lists those that are",
+            board.name
+        )));
+    }
+    let folder = Folder::read(&args.dir).map_err(bad)?;
+    let file = ModelFile::read(&folder.model)?;
+    let graph = file.graph()?;
+    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
+    let fit = report(&file.name, &planned, &board, None)?;
+    if !fit.fits {
+        return Err(CliError::Failed(text::shortage(&fit)));
+    }
+    let root = if board.is_host() { Path::new("").to_owned() } else { sources::root().map_err(CliError::BadInput)? };
+    let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
+    let result = result.map_err(bad)?;
+    console::out(&show(&folder, &board, &result))?;
+    Ok(if result.passed() { Outcome::Fine } else { Outcome::No })
+}
+
+fn bad(error: VerifyError) -> CliError {
+    CliError::BadInput(error.to_string())
+}
+
+fn show(folder: &Folder, board: &Board, report: &Report) -> String {
+    let mut text = String::new();
+    for group in &report.groups {
+        let verdict = if group.differing == 0 { "pass" } else { "FAIL" };
+        let _ = writeln!(
+            text,
+            "{verdict}  {}: {} cases, {} of {} output elements differ from {}",
+            group.name, group.cases, group.differing, group.elements, folder.io.reference
+        );
+        if let Some(first) = &group.first {
+            for line in first.to_string().lines() {
+                let _ = writeln!(text, "      {line}");
+            }
+        }
+    }
+    let cases: usize = report.groups.iter().map(|g| g.cases).sum();
+    let verdict = if report.passed() { "all as they should be" } else { "not as they should be" };
+    let _ = writeln!(text, "{cases} cases on {}: {verdict}", board.name);
+    text
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use kiln_core::TargetId;
+use kiln_planner::Options;
 use kiln_planner::graph::{Entry, Graph, Source, ValueId};
 use kiln_planner::solve::Budget;
-use kiln_planner::Options;
 
 use super::{tensor_row, tensors_table, title};
 use crate::CliError;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kiln_import::ImportError;
 use kiln_import::tflite::TfliteFile;
+use kiln_import::{ImportError, Refused};
 
 use super::{tensor_row, tensors_table, title};
 use crate::CliError;
@@ -11,16 +11,22 @@ use crate::console::Style;
 use crate::model::ModelFile;
 use crate::report::table::{Align, Table, thousands};
 
-/// Interface and operators; `None` where the file is not sound enough to say.
-pub fn show(file: &ModelFile, error: &CliError, style: Style) -> Option<String> {
-    let CliError::Import { source: ImportError::Unsupported(refused), .. } = error else { return None };
-    let parsed = TfliteFile::parse(&file.bytes).ok()?;
+/// Interface and operators, and how many of those are refused.
+///
+/// # Errors
+///
+/// The file is damaged.
+pub fn show(file: &ModelFile, refused: &[Refused], style: Style) -> Result<String, CliError> {
+    let parsed = TfliteFile::parse(&file.bytes);
+    let parsed =
+        parsed.map_err(|error| CliError::Import { path: file.path.clone(), source: ImportError::Tflite(error) })?;
     let main = parsed.main();
     let mut interface = tensors_table();
     for (what, index) in main.inputs.iter().map(|i| ("input", i)).chain(main.outputs.iter().map(|i| ("output", i))) {
-        let tensor = main.tensors.get(*index)?;
+        let Some(tensor) = main.tensors.get(*index) else { continue };
         let (scales, zeros) = tensor.quant.as_ref().map_or((&[][..], &[][..]), |q| (&q.scales, &q.zero_points));
-        interface.row(tensor_row(what, tensor.name, &tensor.dtype.to_string(), &tensor.shape, scales, zeros));
+        let dtype = tensor.dtype.to_string().to_lowercase();
+        interface.row(tensor_row(what, tensor.name, &dtype, &tensor.shape, scales, zeros));
     }
     let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (index, operator) in main.operators.iter().enumerate() {
@@ -34,5 +40,5 @@ pub fn show(file: &ModelFile, error: &CliError, style: Style) -> Option<String> 
         let unsupported = if unsupported == 0 { String::new() } else { thousands(unsupported) };
         operators.row([name, thousands(count), unsupported]);
     }
-    Some(format!("{}\n{}\n{}", title(file), interface.render(style.width), operators.render(style.width)))
+    Ok(format!("{}\n{}\n{}", title(file), interface.render(style.width), operators.render(style.width)))
 }

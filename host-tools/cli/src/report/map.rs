@@ -14,6 +14,9 @@ const MIN_ROWS: usize = 12;
 /// Columns a step takes at most: beyond that the picture says nothing more.
 const STEP_WIDTH: usize = 8;
 
+/// Beside the mark of the fullest step.
+const MARK: &str = " fullest";
+
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const COLOURS: [u8; 6] = [36, 33, 32, 35, 34, 31];
 
@@ -65,7 +68,7 @@ pub fn map(report: &PlanReport, style: Style) -> String {
     }
     let end = blocks.iter().map(Block::end).max().unwrap_or(0).max(report.ram.arena);
     let edges = edges(&blocks, end);
-    let margin = thousands(end).len() + 1;
+    let margin = thousands(end).len().max("bytes".len()) + 1;
     let room = style.width.saturating_sub(margin + 2).max(1);
     let steps = report.steps.len().max(1);
     // More steps than columns: several share one.
@@ -86,10 +89,11 @@ pub fn map(report: &PlanReport, style: Style) -> String {
         }
     }
     text.push_str(&format!("{:>margin$}└{}┘\n", thousands(end) + " ", "─".repeat(columns * width)));
-    let indent = " ".repeat(margin + 1);
-    text.push_str(&format!("{indent}{}  step\n", axis(columns, width, group)));
+    text.push_str(&format!("{:>margin$} {}\n", "step ", axis(columns, width, group)));
     if let Some(peak) = &report.peak {
-        text.push_str(&format!("{indent}{}▲ fullest\n", " ".repeat(peak.step / group * width)));
+        let at = margin + 1 + peak.step / group * width;
+        let (before, after) = if at + MARK.len() < style.width { ("", MARK) } else { (MARK.trim_start(), "") };
+        text.push_str(&format!("{before:>width$} ▲{after}\n", width = at - 1));
     }
     text.push('\n');
     text.push_str(&legend(&blocks, style));
@@ -162,7 +166,7 @@ fn axis(columns: usize, width: usize, group: usize) -> String {
             text.push_str(&number);
         }
     }
-    format!("{text:<length$}", length = columns * width)
+    text
 }
 
 fn legend(blocks: &[Block<'_>], style: Style) -> String {

@@ -1,8 +1,8 @@
 //! Which tensors each step reads and writes, found by place in the plan's own records: packed
 //! constants and values behind a view have no other name there.
 
-use kiln_core::plan::{CONSTANTS, OperandRecord, Place, Plan};
 use kiln_core::Error;
+use kiln_core::plan::{CONSTANTS, OperandRecord, Place, Plan};
 use kiln_planner::{Planned, PlannedEntry, Region};
 use kiln_target_host::AlignedBytes;
 

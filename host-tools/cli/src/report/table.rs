@@ -68,11 +68,17 @@ fn pad(cell: &str, width: usize, align: Align) -> String {
     }
 }
 
-/// `text` in at most `width` columns: the middle gives way, since names made by converters begin
-/// alike and end in what tells them apart.
+/// `text` in at most `width` columns. Of the names that TFLite joins with semicolons when it fuses
+/// operators only the first stays. Where that is not enough the middle gives way, since names made
+/// by converters begin alike and end in what tells them apart.
 pub fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
+    }
+    if let Some((first, _)) = text.split_once(';')
+        && width > 2
+    {
+        return format!("{};…", shorten(first, width - 2));
     }
     let room = width.saturating_sub(1);
     let take = |chars: &mut dyn Iterator<Item = char>, room: usize| {
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!(thousands(1_000), "1,000");
         assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(shorten("functional_1/activation/Relu", 10), "fun…n/Relu");
+        assert_eq!(shorten("a/Relu;a/BatchNorm;a/Conv2D", 10), "a/Relu;…");
+        assert_eq!(shorten("activation/Relu;a/BatchNorm", 10), "ac…/Relu;…");
         assert_eq!(shorten("short", 10), "short");
         assert_eq!(shorten("宽宽宽宽宽宽", 7).width(), 7);
         assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");

@@ -2,7 +2,7 @@
 
 use super::json::{Kind, PlanReport, Region, Short};
 use super::map::map;
-use super::table::{Align, Table, counted, printable, thousands};
+use super::table::{Align, Table, counted, printable, shorten, thousands};
 use crate::console::Style;
 
 /// The whole report on one board.
@@ -125,7 +125,7 @@ pub fn shortage(report: &PlanReport) -> String {
         let what = if ram { "RAM" } else { "flash" };
         let region = short.region.as_ref().map_or(String::new(), |region| format!(" region {region}"));
         text.push_str(&format!(
-            "\n{what}{region}: {} bytes needed, {} there, {} too few",
+            "\n{what}{region}: {} bytes needed, {} available, {} too few",
             thousands(short.needed),
             thousands(short.limit),
             thousands(short.needed.saturating_sub(short.limit)),
@@ -136,6 +136,8 @@ pub fn shortage(report: &PlanReport) -> String {
     text
 }
 
+/// Columns that a name takes at most in an error.
+const NAME: usize = 76;
 /// How many tensors are blamed by name.
 const BLAMED: usize = 6;
 
@@ -146,7 +148,7 @@ fn blame_ram(report: &PlanReport) -> String {
     };
     let Some(peak) = &report.peak else { return state };
     let step = report.steps.get(peak.step);
-    let step = step.map_or(String::new(), |s| format!(", {} '{}'", s.op, s.name));
+    let step = step.map_or(String::new(), |s| format!(", {} '{}'", s.op, shorten(&printable(&s.name), NAME)));
     let tensors: Vec<(&str, u64)> = peak.tensors.iter().map(|name| (name.as_str(), bytes(report, name))).collect();
     format!("{state}\n  the arena is fullest at step {}{step}:{}", peak.step, largest(&tensors))
 }
@@ -165,7 +167,7 @@ fn bytes(report: &PlanReport, name: &str) -> u64 {
 fn largest(tensors: &[(&str, u64)]) -> String {
     let mut text = String::new();
     for (name, bytes) in tensors.iter().take(BLAMED) {
-        text.push_str(&format!("\n  {:>12}  {name}", thousands(*bytes)));
+        text.push_str(&format!("\n  {:>12}  {}", thousands(*bytes), shorten(&printable(name), NAME)));
     }
     if let Some(rest @ 1..) = tensors.len().checked_sub(BLAMED) {
         text.push_str(&format!("\n  and {} more", counted(rest, "tensor")));

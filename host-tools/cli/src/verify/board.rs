@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
-use kiln_codegen::deploy::Deployment;
+use kiln_codegen::deploy::{DeployError, Deployment};
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_planner::Planned;
@@ -14,9 +14,26 @@ use super::error::VerifyError;
 use super::folder::{Case, Folder};
 use super::run::Device;
 
+/// What firmware is built from.
+struct Firmware<'a> {
+    graph: &'a Graph,
+    planned: &'a Planned,
+    board: &'a Board,
+    sources: &'a Path,
+    out: PathBuf,
+    build: PathBuf,
+}
+
+impl Firmware<'_> {
+    fn build(&self, mode: Mode) -> Result<PathBuf, DeployError> {
+        let Firmware { graph, planned, board, sources, out, build } = self;
+        Deployment { graph, planned, board, sources, out, build }.build(mode)
+    }
+}
+
 /// Firmware of a model on an emulated board.
 pub(super) struct Emulated<'a> {
-    deployment: Deployment<'a>,
+    firmware: Firmware<'a>,
     /// Whether cases must begin with fresh state.
     stateful: bool,
     elf: PathBuf,
@@ -37,18 +54,16 @@ impl<'a> Emulated<'a> {
     ) -> Result<Emulated<'a>, VerifyError> {
         let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
         let out = crate::sources::firmware_directory(sources, &name);
-        // The deployment lives as long as the command; one small leak beats a self-reference.
-        let out: &'static Path = Box::leak(out.into_boxed_path());
-        let deployment = Deployment { graph, planned, board, sources, out };
-        let elf = deployment.build(Mode::Replay).map_err(|e| VerifyError::Board(e.to_string()))?;
+        let firmware = Firmware { graph, planned, board, sources, out, build: crate::sources::firmware_build(sources) };
+        let elf = firmware.build(Mode::Replay).map_err(|e| VerifyError::Board(e.to_string()))?;
         let files = TempDir::new().map_err(|e| VerifyError::Board(format!("no temporary directory: {e}")))?;
         let outputs = planned.main_entry().map_or(&[][..], |e| &e.outputs);
         let output_bytes = outputs.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect();
-        Ok(Emulated { deployment, stateful: folder.stateful(), elf, dump: None, files, output_bytes })
+        Ok(Emulated { firmware, stateful: folder.stateful(), elf, dump: None, files, output_bytes })
     }
 
     fn emulate<'e>(&'e self, elf: &'e Path) -> Emulation<'e> {
-        Emulation::new(self.deployment.board, elf, self.files.path())
+        Emulation::new(self.firmware.board, elf, self.files.path())
     }
 
     fn replay(&self, cases: &[Case]) -> Result<Vec<Vec<Vec<u8>>>, VerifyError> {
@@ -85,7 +100,7 @@ impl Device for Emulated<'_> {
         let failed = |e: &dyn std::fmt::Display| VerifyError::Board(e.to_string());
         let elf = match self.dump.take() {
             Some(elf) => elf,
-            None => self.deployment.build(Mode::Dump).map_err(|e| failed(&e))?,
+            None => self.firmware.build(Mode::Dump).map_err(|e| failed(&e))?,
         };
         let replayed = self.emulate(&elf).replay(&inputs(std::slice::from_ref(case))).map_err(|e| failed(&e));
         self.dump = Some(elf);

@@ -129,7 +129,7 @@ pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
 }
 
 /// The file that holds the reference's output number `output` in a group.
-pub fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<&'a str, String> {
+pub(super) fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<&'a str, String> {
     let mut runtime = io.reference.as_str();
     // A chain of `same_as` can't be longer than there are runtimes, unless it goes round.
     for _ in 0..=group.outputs.len() {
@@ -151,7 +151,7 @@ pub fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<
 }
 
 /// Bytes of one case of a tensor.
-pub fn bytes_of(tensor: &Tensor) -> Option<u64> {
+pub(super) fn bytes_of(tensor: &Tensor) -> Option<u64> {
     let dtype = DType::from_name(&tensor.dtype)?;
     dtype.bytes(tensor.shape.iter().try_fold(1u64, |product, &d| product.checked_mul(d))?)
 }

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Every test and check of the project, fast ones first. Stops at the first that fails.
+#
+#   ci/test.sh            everything
+#   ci/test.sh quick      formatting, lints and unit tests only
+#
+# Models and conformance vectors are found through KILN_DATA (default ../shared/data); what needs them says so and skips
+# where they are missing. With CI=true, a missing emulator or target fails instead of being skipped.
+set -eu
+cd "$(dirname "$0")/.."
+
+stage() { printf '\n== %s\n' "$*"; }
+
+stage "set up"
+ci/setup.sh embedded emulators || {
+    [ "${CI:-}" = true ] && exit 1
+    echo "going on without; what needs it will say so"
+}
+[ "${CI:-}" = true ] && export KILN_REQUIRE_EMULATION=1
+
+stage "format"
+cargo fmt --all --check
+
+stage "lint"
+cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+stage "test"
+# No snapshot is accepted or written by a test run.
+INSTA_UPDATE=no cargo test --workspace --all-features --locked
+
+[ "${1:-}" = quick ] && exit 0
+
+stage "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --locked --quiet
+
+ci_check() { cargo run --quiet --locked -p kiln-ci -- "$1"; }
+
+stage "what firmware may depend on"
+ci_check dependencies
+
+stage "bare metal without alloc"
+ci_check bare-metal
+
+stage "models, on the host and emulated"
+cargo build --quiet --locked
+kiln="${CARGO_TARGET_DIR:-target}/debug/kiln"
+"$kiln" verify examples/sine/model
+"$kiln" verify examples/sine/model --board mps2-an386
+data="${KILN_DATA:-../shared/data}"
+if [ -d "$data/models" ]; then
+    for model in tflm-hello-world-int8 mlperf-kws-dscnn-int8 mlperf-ic-resnet8-int8; do
+        "$kiln" verify "$data/models/$model"
+        "$kiln" verify "$data/models/$model" --board mps2-an386
+    done
+else
+    echo "skipped: no models at KILN_DATA ($data)"
+fi
+
+stage "firmware: no heap, no panic, no unused kernel, within budget"
+ci_check firmware
+
+stage "Miri"
+ci/miri.sh
+
+printf '\nall checks passed\n'
