@@ -35,7 +35,9 @@ pub fn check(model: &str, board: &str, budget: &Budget, measured: &Budget) -> Re
         [("arena", budget.arena, measured.arena), ("constants", budget.constants, measured.constants)]
     {
         if value != limit {
-            bail!("{model} on {board}: {what} is {value} bytes, ci/budgets.toml says {limit}; change it with the reason");
+            bail!(
+                "{model} on {board}: {what} is {value} bytes, ci/budgets.toml says {limit}; change it with the reason"
+            );
         }
     }
     if measured.code > budget.code {
@@ -57,7 +59,8 @@ mod tests {
         let budget = Budget { arena: 10, constants: 20, code: 30 };
         assert!(check("m", "b", &budget, &budget).is_ok());
         assert!(check("m", "b", &budget, &Budget { code: 29, ..budget }).is_ok());
-        for grown in [Budget { arena: 11, ..budget }, Budget { constants: 21, ..budget }, Budget { code: 31, ..budget }] {
+        for grown in [Budget { arena: 11, ..budget }, Budget { constants: 21, ..budget }, Budget { code: 31, ..budget }]
+        {
             assert!(check("m", "b", &budget, &grown).is_err());
         }
         assert!(!read().unwrap().is_empty());

@@ -46,8 +46,7 @@ fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget) -> Re
     only_used_kernels(&elf, planned)?;
     let entry = planned.main_entry().context("nothing to run")?;
     ensure!(entry.optimal, "the arena is not proven the least possible");
-    let measured =
-        Budget { arena: entry.arena, constants: planned.constants_bytes, code: elf.kiln_code_bytes() };
+    let measured = Budget { arena: entry.arena, constants: planned.constants_bytes, code: elf.kiln_code_bytes() };
     budgets::check(&graph.name, &board.name, budget, &measured)?;
     planted(&deployment)?;
     println!(
@@ -63,7 +62,8 @@ fn only_used_kernels(elf: &Elf, planned: &Planned) -> Result<()> {
     ensure!(!elf.mentions("kiln_ops::"), "the firmware contains operators' host code");
     let is_body = |name: &str| {
         let path = name.split("::<").next().unwrap_or(name);
-        path.starts_with("kiln_kernels::") && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
+        path.starts_with("kiln_kernels::")
+            && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
     };
     let bodies: BTreeSet<&str> = elf.symbols.iter().map(|s| s.name.as_str()).filter(|n| is_body(n)).collect();
     let used: Vec<&str> = planned.kernels.iter().map(|k| k.name).collect();
@@ -76,7 +76,10 @@ fn planted(deployment: &Deployment<'_>) -> Result<()> {
     let out = deployment.out.join("planted");
     let deployment = Deployment { out: Path::new(&out), ..*deployment };
     let plant = |glue: String| {
-        glue.replace("fn run(&mut self) {", "fn run(&mut self) {\n            core::hint::black_box(None::<u8>).unwrap();")
+        glue.replace(
+            "fn run(&mut self) {",
+            "fn run(&mut self) {\n            core::hint::black_box(None::<u8>).unwrap();",
+        )
     };
     let elf = Elf::read(&deployment.build_changed(Mode::Replay, plant)?)?;
     ensure!(!elf.forbidden().is_empty(), "a planted unwrap went unnoticed: the check for panics proves nothing");

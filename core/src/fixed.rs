@@ -32,7 +32,13 @@ pub const fn rounding_divide_by_pot(x: i32, exponent: u32) -> i32 {
 pub const fn saturating_shift_left(x: i32, exponent: u32) -> i32 {
     let wide = (x as i64).wrapping_shl(exponent);
     if exponent > 31 || wide > i32::MAX as i64 {
-        if x == 0 { 0 } else if x > 0 { i32::MAX } else { i32::MIN }
+        if x == 0 {
+            0
+        } else if x > 0 {
+            i32::MAX
+        } else {
+            i32::MIN
+        }
     } else if wide < i32::MIN as i64 {
         i32::MIN
     } else {

@@ -65,8 +65,7 @@ impl<'m> Session<'m> {
     /// Checks every step of `plan` against `rows` and `memory`, and [resets](Session::reset) the state.
     pub fn new(plan: Plan<'m>, rows: &'m [Row], memory: impl Into<Memory<'m>>) -> Result<Session<'m>, Error> {
         let memory = memory.into();
-        let mut session =
-            Session { plan, rows, banks: memory.banks, extents: [0; MAX_EXTENTS], memory: PhantomData };
+        let mut session = Session { plan, rows, banks: memory.banks, extents: [0; MAX_EXTENTS], memory: PhantomData };
         session.check_banks(memory.count)?;
         session.check_extents()?;
         for (index, tensor) in plan.tensors().iter().enumerate() {

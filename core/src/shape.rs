@@ -9,9 +9,28 @@ pub const MAX_RANK: usize = 8;
 /// its stated maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "host", serde(try_from = "Stored"))]
 pub struct Shape {
     dims: [u32; MAX_RANK],
     rank: u8,
+}
+
+/// A shape as bytes from elsewhere give it, before its rank is known to make sense.
+#[cfg(feature = "host")]
+#[derive(serde::Deserialize)]
+struct Stored {
+    dims: [u32; MAX_RANK],
+    rank: u8,
+}
+
+#[cfg(feature = "host")]
+impl TryFrom<Stored> for Shape {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Shape, &'static str> {
+        let dims = stored.dims.get(..stored.rank as usize);
+        dims.and_then(|dims| Shape::new(dims).ok()).ok_or("a shape's rank is beyond its dimensions")
+    }
 }
 
 /// Why a shape could not be made.

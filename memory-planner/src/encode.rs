@@ -5,11 +5,11 @@ use kiln_core::plan::{
     StepRecord, Table, TensorRecord, Text,
 };
 use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes};
-use kiln_core::{Direction, MAX_OPERANDS, TargetId, crc};
+use kiln_core::{Direction, MAX_EXTENTS, MAX_OPERANDS, TargetId, crc};
 
 use crate::error::PlanError;
 use crate::graph::{Graph, ValueId};
-use crate::lower::{Constant, Lowered, Storage};
+use crate::lower::{Constant, Lowered, StateSlot, Storage};
 use crate::plan::{Places, direction};
 use crate::solve::Solution;
 
@@ -23,6 +23,7 @@ pub(crate) struct Input<'a> {
     pub solved: &'a [Solution],
     pub places: &'a Places,
     pub constants: &'a [Constant],
+    pub states: &'a [StateSlot],
     pub constants_bytes: u64,
     pub state_bytes: u64,
     pub ram_bytes: u64,
@@ -73,6 +74,10 @@ impl MaxOf for u32 {
 /// The plan's bytes.
 pub(crate) fn encode(input: &Input<'_>) -> Result<Vec<u8>, PlanError> {
     let mut tables = Tables::default();
+    let extents = input.graph.extents.len();
+    if extents > MAX_EXTENTS {
+        return Err(too_large("the number of dimensions that vary", extents as u64, MAX_EXTENTS as u64));
+    }
     for extent in &input.graph.extents {
         let name = tables.text(&extent.name)?;
         tables.extents.push(ExtentRecord { name, max: extent.max, reserved: 0 });
@@ -88,7 +93,8 @@ pub(crate) fn encode(input: &Input<'_>) -> Result<Vec<u8>, PlanError> {
             outputs: narrow("outputs", entry.outputs.len() as u64)?,
             reserved: [0; 2],
         };
-        for (id, storage) in (entry.inputs.iter().zip(&lowered.inputs)).chain(entry.outputs.iter().zip(&lowered.outputs))
+        for (id, storage) in
+            (entry.inputs.iter().zip(&lowered.inputs)).chain(entry.outputs.iter().zip(&lowered.outputs))
         {
             tensor(input, &mut tables, *id, *storage, solution)?;
         }
@@ -109,8 +115,11 @@ fn tensor(
 ) -> Result<(), PlanError> {
     let value = input.graph.value(id);
     let mut dims = [1u32; kiln_core::MAX_RANK];
-    for (to, from) in dims.iter_mut().zip(value.ty.shape.dims()) {
-        *to = *from;
+    for (to, &from) in dims.iter_mut().zip(value.ty.shape.dims()) {
+        if from & DIM_IS_EXTENT != 0 {
+            return Err(too_large("a dimension", from as u64, DIM_IS_EXTENT as u64 - 1));
+        }
+        *to = from;
     }
     for varying in &value.varying {
         dims[varying.axis as usize] = DIM_IS_EXTENT | varying.extent as u32;
@@ -152,7 +161,7 @@ fn push_step(
         let bytes = match storage {
             Storage::Buffer(b) => lowered.buffers[b].bytes,
             Storage::Constant(c) => input.constants[c].bytes.len() as u64,
-            Storage::State(_) => input.graph.value(step.values.1).ty.bytes().unwrap_or(0),
+            Storage::State(s) => input.graph.value(input.states[s].value).ty.bytes().unwrap_or(0),
         };
         tables.operands.push(OperandRecord { place: place(input, storage, solution)?, bytes });
     }

@@ -5,6 +5,7 @@
 //! state changes by [`Assign`] at the end of an entry, and every read of it inside the entry sees
 //! the value from before. So any topological order of the nodes is right.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kiln_core::{DType, Shape, TensorType};
@@ -260,8 +261,15 @@ impl Graph {
 
     /// Checks everything a graph promises: passes run it after each change.
     pub fn validate(&self) -> Result<(), GraphError> {
+        if let Some(extent) = self.extents.iter().find(|e| e.max == 0) {
+            return Err(GraphError::Value { value: extent.name.clone(), what: "is an extent of at most 0".into() });
+        }
         for value in &self.values {
             check_value(value, &self.extents)?;
+        }
+        let mut names = HashSet::new();
+        if let Some(entry) = self.entries.iter().find(|e| !names.insert(&e.name)) {
+            return Err(GraphError::Entry { entry: entry.name.clone(), what: "there are two of that name".into() });
         }
         let mut made = vec![false; self.values.len()];
         for entry in &self.entries {
@@ -334,9 +342,14 @@ impl Graph {
     }
 }
 
+/// The most bytes a value can have: sums over all values of a graph then stay within 64 bits.
+const MAX_VALUE_BYTES: u64 = 1 << 40;
+
 fn check_value(value: &Value, extents: &[Extent]) -> Result<(), GraphError> {
     let wrong = |what: String| Err(GraphError::Value { value: value.name.clone(), what });
-    let Some(bytes) = value.ty.bytes() else { return wrong("its size can't be counted".into()) };
+    let Some(bytes) = value.ty.bytes().filter(|&b| b <= MAX_VALUE_BYTES) else {
+        return wrong("its size is more than any memory's".into());
+    };
     if let Source::Constant(data) = &value.source
         && data.len() as u64 != bytes
     {
@@ -353,6 +366,9 @@ fn check_value(value: &Value, extents: &[Extent]) -> Result<(), GraphError> {
         return wrong("has a scale that is not a positive number".into());
     }
     for varying in &value.varying {
+        if varying.axis as usize >= value.ty.shape.rank() {
+            return wrong(format!("has no dimension {} that could vary", varying.axis));
+        }
         let max = extents.get(varying.extent as usize).map(|e| e.max);
         if max != Some(value.ty.shape.dim(varying.axis as usize)) {
             return wrong(format!("dimension {} is not its extent's maximum", varying.axis));

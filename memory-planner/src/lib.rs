@@ -5,10 +5,10 @@
 //! of every tensor searched and, for graphs of microcontroller size, proven best. Its
 //! [`Planned::bytes`] are the plan records that `kiln-core` runs.
 
-pub mod graph;
-pub mod kiln_file;
 mod encode;
 mod error;
+pub mod graph;
+pub mod kiln_file;
 mod lower;
 mod plan;
 pub mod reference;

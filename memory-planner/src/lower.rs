@@ -245,9 +245,7 @@ impl<'g> Lowering<'g> {
                 let align = value.ty.dtype.align() as u64;
                 Storage::Constant(self.pool.add(value.name.clone(), data.to_vec(), align.max(4)))
             }
-            Source::State => {
-                Storage::State(self.states.iter().position(|s| s.value == id).unwrap_or(0))
-            }
+            Source::State => Storage::State(self.states.iter().position(|s| s.value == id).unwrap_or(0)),
             // A valid graph computes before it reads.
             Source::Input | Source::Node => Storage::Buffer(self.new_buffer(work, id, None)),
         };
@@ -294,12 +292,8 @@ impl<'g> Lowering<'g> {
         let align = (row.align as u64).max(4);
         let mut wanted = vec![false; node.inputs.len()];
         (kernel.prepare)(operation, &mut Probe { wanted: &mut wanted }).map_err(|e| refused(entry, node, e))?;
-        let input_storage: Vec<Option<Storage>> = node
-            .inputs
-            .iter()
-            .zip(&wanted)
-            .map(|(&id, &wanted)| wanted.then(|| self.storage(work, id)))
-            .collect();
+        let input_storage: Vec<Option<Storage>> =
+            node.inputs.iter().zip(&wanted).map(|(&id, &wanted)| wanted.then(|| self.storage(work, id))).collect();
         let mut collect = Collect {
             node: &node.name,
             align,
@@ -374,8 +368,7 @@ impl<'g> Lowering<'g> {
     /// Turns assignments into copies that come after every read of the state they change. A value
     /// that is itself state about to change is saved first.
     fn assigns(&mut self, work: &mut Work, entry: &Entry) -> Result<(), PlanError> {
-        let changed: Vec<Storage> =
-            entry.assigns.iter().map(|a| self.storage(work, a.state)).collect();
+        let changed: Vec<Storage> = entry.assigns.iter().map(|a| self.storage(work, a.state)).collect();
         let mut from = Vec::new();
         for (number, assign) in entry.assigns.iter().enumerate() {
             let storage = self.storage(work, assign.value);
@@ -392,9 +385,8 @@ impl<'g> Lowering<'g> {
             if from[number] == changed[number] {
                 continue;
             }
-            let readers: Vec<usize> = (0..work.steps.len())
-                .filter(|&s| work.steps[s].inputs.contains(&changed[number]))
-                .collect();
+            let readers: Vec<usize> =
+                (0..work.steps.len()).filter(|&s| work.steps[s].inputs.contains(&changed[number])).collect();
             self.copy(work, entry, assign.state, from[number], Some(changed[number]), "assigned")?;
             let last = work.steps.len() - 1;
             work.steps[last].after = readers;
@@ -418,12 +410,8 @@ impl<'g> Lowering<'g> {
         let operation = Operation { op: Op::Copy(Copy), inputs: &[operand], output: operand };
         // The copy reads `from` under the value's own type, whatever value lies there.
         let before = work.storage.insert(value, from);
-        let node = Node {
-            name: format!("{} ({what})", it.name),
-            op: Op::Copy(Copy),
-            inputs: vec![value],
-            output: value,
-        };
+        let node =
+            Node { name: format!("{} ({what})", it.name), op: Op::Copy(Copy), inputs: vec![value], output: value };
         let Some(kernel) = table::choose(&operation, self.target) else {
             return Err(refused(entry, &node, OpError::DType(0, it.ty.dtype)));
         };
@@ -496,10 +484,5 @@ fn overlaps(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], role
 }
 
 fn refused(entry: &Entry, node: &Node, error: OpError) -> PlanError {
-    PlanError::Graph(GraphError::Op {
-        entry: entry.name.clone(),
-        node: node.name.clone(),
-        op: node.op.name(),
-        error,
-    })
+    PlanError::Graph(GraphError::Op { entry: entry.name.clone(), node: node.name.clone(), op: node.op.name(), error })
 }

@@ -146,8 +146,7 @@ impl PlannedEntry {
         let top = |step: usize| alive(step).map(|t| t.offset + t.bytes).max().unwrap_or(0);
         let live = |step: usize| alive(step).map(|t| t.bytes).sum::<u64>();
         let peak = (0..self.steps.len()).max_by_key(|&s| (top(s), live(s), usize::MAX - s)).unwrap_or(0);
-        let mut blame: Vec<Blame> =
-            alive(peak).map(|t| Blame { tensor: t.name.clone(), bytes: t.bytes }).collect();
+        let mut blame: Vec<Blame> = alive(peak).map(|t| Blame { tensor: t.name.clone(), bytes: t.bytes }).collect();
         blame.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tensor.cmp(&b.tensor)));
         (peak, blame)
     }
@@ -212,6 +211,7 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
         solved: &solved,
         places: &places,
         constants: &pool.blobs,
+        states: &states,
         constants_bytes,
         state_bytes,
         ram_bytes,

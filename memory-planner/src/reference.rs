@@ -53,11 +53,8 @@ impl<'g> Evaluator<'g> {
             })?;
             values.insert(node.output, out);
         }
-        let assigned: Vec<_> = entry
-            .assigns
-            .iter()
-            .map(|a| (a.state, read(graph, &values, &self.state, a.value).to_vec()))
-            .collect();
+        let assigned: Vec<_> =
+            entry.assigns.iter().map(|a| (a.state, read(graph, &values, &self.state, a.value).to_vec())).collect();
         for &id in &entry.outputs {
             if !values.contains_key(&id) {
                 values.insert(id, read(graph, &values, &self.state, id).to_vec());

@@ -40,7 +40,7 @@ fn bytes_may_follow_a_plan() {
 #[test]
 fn every_truncation_is_refused() {
     let bytes = Draft::default().bytes();
-    for len in 0..bytes.len() {
+    for len in (0..bytes.len()).step_by(if cfg!(miri) { 13 } else { 1 }) {
         assert_eq!(load(&bytes[..len]), Err(Error::Truncated(len)));
     }
 }
@@ -96,7 +96,8 @@ fn targets() {
 #[test]
 fn every_changed_bit_is_noticed() {
     let bytes = Draft::default().bytes();
-    for at in 0..bytes.len() {
+    // Miri is slow.
+    for at in (0..bytes.len()).step_by(if cfg!(miri) { 97 } else { 1 }) {
         for bit in 0..8 {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;

@@ -88,13 +88,8 @@ fn an_entry_of_some_of_the_steps() {
     draft.operands.extend([operand(0, 16, 8), operand(0, 32, 8)]);
     draft.session(64, |session| {
         let plan = *session.plan();
-        let part = |first_step: u32| Entry {
-            name: "",
-            first_step,
-            steps: &plan.steps()[1..],
-            inputs: &[],
-            outputs: &[],
-        };
+        let part =
+            |first_step: u32| Entry { name: "", first_step, steps: &plan.steps()[1..], inputs: &[], outputs: &[] };
         assert_eq!(touched(session, |s| s.run(&part(1))), 8);
         assert_eq!(touched(session, |s| s.run(&part(0))), 0);
         assert_eq!(touched(session, |s| s.run(&part(2))), 0);
@@ -110,11 +105,8 @@ fn tensors_that_no_plan_has() {
         for bank in [0, 1, 3, 4, 5, 254, CONSTANTS] {
             for offset in places {
                 for bytes in sizes {
-                    let tensor = TensorRecord {
-                        place: Place::new(bank, offset).unwrap(),
-                        bytes,
-                        ..TensorRecord::default()
-                    };
+                    let tensor =
+                        TensorRecord { place: Place::new(bank, offset).unwrap(), bytes, ..TensorRecord::default() };
                     let room = match bank {
                         0 => 64,
                         CONSTANTS => 32,

@@ -16,8 +16,7 @@ pub(crate) struct Aligned {
 
 impl Aligned {
     pub(crate) fn new(bytes: &[u8], start: usize) -> Aligned {
-        let mut aligned =
-            Aligned { words: vec![0; (start + bytes.len()).div_ceil(16) + 1], start, len: bytes.len() };
+        let mut aligned = Aligned { words: vec![0; (start + bytes.len()).div_ceil(16) + 1], start, len: bytes.len() };
         aligned.as_mut().copy_from_slice(bytes);
         aligned
     }

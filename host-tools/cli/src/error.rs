@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use kiln_boards::BoardError;
 use kiln_import::ImportError;
+use kiln_passes::PassError;
 use kiln_planner::PlanError;
 use kiln_planner::kiln_file::KilnFileError;
 use kiln_target_host::RunError;
@@ -69,6 +70,14 @@ pub enum CliError {
         path: PathBuf,
         /// Why.
         source: KilnFileError,
+    },
+    /// A model's graph can't be cleaned.
+    #[error("{}: {source}", path.display())]
+    Pass {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: PassError,
     },
     /// A model can't be planned.
     #[error("{}: {source}", path.display())]

@@ -3,6 +3,8 @@
 //! Results go to standard output, progress and errors to standard error. Exit codes: 0 fine, 1 does
 //! not fit or differs, 2 bad input. `docs/cli.md` has every command, flag and JSON field.
 
+#![allow(clippy::result_large_err, reason = "an error is made once, and ends the command")]
+
 pub mod args;
 pub mod commands;
 pub mod console;

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use kiln_import::import_tflite;
+use kiln_passes::clean;
 use kiln_planner::graph::Graph;
 use kiln_planner::kiln_file::KilnFile;
 use kiln_planner::{Options, Planned, plan};
@@ -78,12 +79,21 @@ impl ModelFile {
         Ok(ModelFile { path: path.to_owned(), name: model_name(path), format, bytes })
     }
 
-    /// The file's graph.
+    /// The graph to plan: the file's, cleaned.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ModelFile::own_graph`].
+    pub fn graph(&self) -> Result<Graph, CliError> {
+        clean(self.own_graph()?).map_err(|source| CliError::Pass { path: self.path.clone(), source })
+    }
+
+    /// The graph as it is in the file.
     ///
     /// # Errors
     ///
     /// The file is damaged or has what is not supported, or it is a `.kiln` file without a graph.
-    pub fn graph(&self) -> Result<Graph, CliError> {
+    pub fn own_graph(&self) -> Result<Graph, CliError> {
         match self.format {
             Format::Tflite => import_tflite(&self.bytes, &self.name)
                 .map_err(|source| CliError::Import { path: self.path.clone(), source }),

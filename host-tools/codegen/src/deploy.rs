@@ -44,12 +44,8 @@ pub struct Deployment<'a> {
 impl Deployment<'_> {
     /// Writes the model's crate to `out/model` and returns its package name and directory.
     pub fn write_model(&self) -> Result<(String, PathBuf), ModelCrateError> {
-        let model = ModelCrate {
-            graph: self.graph,
-            planned: self.planned,
-            board: &self.board.name,
-            sources: self.sources,
-        };
+        let model =
+            ModelCrate { graph: self.graph, planned: self.planned, board: &self.board.name, sources: self.sources };
         let directory = self.out.join("model");
         model.write(&directory)?;
         Ok((model.package(), directory))

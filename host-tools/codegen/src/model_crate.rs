@@ -221,18 +221,13 @@ impl ModelCrate<'_> {
         }
         let fields: Vec<String> = entries.iter().map(|e| format!("entry_{}", identifier(&e.name))).collect();
         let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
-        let _ = writeln!(
-            text,
-            "        Ok(Model {{ session, {}, {} }})\n    }}\n",
-            fields.join(", "),
-            names.join(", ")
-        );
+        let _ =
+            writeln!(text, "        Ok(Model {{ session, {}, {} }})\n    }}\n", fields.join(", "), names.join(", "));
         for p in &ports {
             p.accessor(text);
         }
         for (index, entry) in entries.iter().enumerate() {
-            let outputs: Vec<&Port> =
-                ports.iter().filter(|p| p.entry_index == index && p.side == "outputs").collect();
+            let outputs: Vec<&Port> = ports.iter().filter(|p| p.entry_index == index && p.side == "outputs").collect();
             run_method(text, entry, &outputs);
         }
         text.push_str(
@@ -245,9 +240,7 @@ impl ModelCrate<'_> {
 
     fn ports(&self, entry_index: usize, entry: &PlannedEntry) -> Vec<Port> {
         let mut ports = Vec::new();
-        for (direction, side, values) in
-            [("Input", "inputs", &entry.inputs), ("Output", "outputs", &entry.outputs)]
-        {
+        for (direction, side, values) in [("Input", "inputs", &entry.inputs), ("Output", "outputs", &entry.outputs)] {
             for (number, &id) in values.iter().enumerate() {
                 ports.push(Port {
                     name: port(entry, direction, number, values.len()),
@@ -404,7 +397,8 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let krate = package.replace('-', "_");
     let run = identifier(&entry.name);
     let arms = |direction: &str, values: &[ValueId], view: &str| -> String {
-        let one = |n: usize| format!("                {n} => self.0.{}{view},\n", port(entry, direction, n, values.len()));
+        let one =
+            |n: usize| format!("                {n} => self.0.{}{view},\n", port(entry, direction, n, values.len()));
         (0..values.len()).map(one).collect()
     };
     Some(format!(

@@ -75,7 +75,12 @@ impl<'f, 'a> Import<'f, 'a> {
         }
     }
 
-    fn convolution(&mut self, operator: &Operator<'a>, options: &OpOptions<'_>, depthwise: bool) -> Result<(), Refusal> {
+    fn convolution(
+        &mut self,
+        operator: &Operator<'a>,
+        options: &OpOptions<'_>,
+        depthwise: bool,
+    ) -> Result<(), Refusal> {
         let (padding, strides, dilations, a) = match *options {
             OpOptions::Conv2D { padding, stride_h, stride_w, dilation_h, dilation_w, activation }
             | OpOptions::DepthwiseConv2D { padding, stride_h, stride_w, dilation_h, dilation_w, activation, .. } => {
@@ -97,7 +102,9 @@ impl<'f, 'a> Import<'f, 'a> {
             (true, _) => x.last(),
             (false, 0) => return Err("the weights have no channels".into()),
             (false, per_group) if x.last() % per_group == 0 => x.last() / per_group,
-            (false, per_group) => return Err(format!("{} channels don't divide by the weights' {per_group}", x.last())),
+            (false, per_group) => {
+                return Err(format!("{} channels don't divide by the weights' {per_group}", x.last()));
+            }
         };
         let (strides, dilations) = (dims(strides)?, dims(dilations)?);
         let pads = pads(padding, &x, [w.dim(1), w.dim(2)], strides, dilations);

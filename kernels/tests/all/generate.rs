@@ -241,7 +241,11 @@ fn softmax(dtype: DType, random: &mut Random) -> Case {
     if random.one_in(3) {
         *dims.last_mut().unwrap() = random.size(1, most(300));
     }
-    let inputs = vec![tensor(dtype, &dims, random)];
+    softmax_of(dtype, &dims, random)
+}
+
+pub(crate) fn softmax_of(dtype: DType, dims: &[u32], random: &mut Random) -> Case {
+    let inputs = vec![tensor(dtype, dims, random)];
     let op = Op::from(Softmax { beta: random.pick(&[1.0, 1.0, 0.5, 3.7]) });
     let mut output = output(op, &inputs, random).unwrap();
     if dtype == DType::I8 {

@@ -1,9 +1,9 @@
 //! Rows against references: whole, and cut into ranges.
 
-use kiln_core::DType;
-use kiln_kernels::table::KERNELS;
+use kiln_core::{DType, Direction};
+use kiln_kernels::table::{KERNELS, kernel};
 
-use crate::generate::{SHAPES, case};
+use crate::generate::{SHAPES, case, softmax_of};
 use crate::support::{Job, Random};
 
 /// Whether a row's outputs are what the reference computes. All but float32 softmax, whose
@@ -63,6 +63,24 @@ fn the_batch_multiplies_rows() {
             if dims.len() > 1 && case.output.ty.dtype != DType::I4 {
                 assert_eq!(case.prepare(kernel).rows % dims[0], 0, "{}: {case:?}", kernel.name);
             }
+        }
+    }
+}
+
+/// From 4096 elements on, the sum of exponentials uses the sign bit; 8192 equal ones wrap it to 0.
+#[test]
+#[cfg_attr(miri, ignore = "long vectors")]
+fn softmax_of_long_vectors() {
+    let kernel = kernel(7).unwrap();
+    for length in [4095, 4096, 4097, 8191, 8192, 8193] {
+        for seed in 0..6 {
+            let mut case = softmax_of(DType::I8, &[1, length], &mut Random::new(seed));
+            if seed == 0 {
+                case.inputs[0].data.fill(5);
+            }
+            let prepared = case.prepare(kernel);
+            let job = Job::new(kernel, &case, &prepared, Direction::Up);
+            assert!(job.run(&[(0, 1)], &mut Random::new(seed)) == case.reference(), "{length}, seed {seed}");
         }
     }
 }

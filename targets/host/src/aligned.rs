@@ -1,5 +1,7 @@
 //! Bytes on the heap at a multiple of 16.
 
+use std::alloc::{Layout, alloc_zeroed};
+
 /// Bytes whose first is at a multiple of 16, as plans and arenas need.
 #[derive(Clone, Default)]
 pub struct AlignedBytes {
@@ -15,9 +17,19 @@ impl AlignedBytes {
 
     /// `len` zero bytes, or `None` where there is no memory for them.
     pub fn try_zeroed(len: usize) -> Option<AlignedBytes> {
-        // Reserving only probes: the zeroed allocation below commits no pages until they are used.
-        Vec::<u128>::new().try_reserve_exact(len.div_ceil(16)).ok()?;
-        Some(AlignedBytes::zeroed(len))
+        let count = len.div_ceil(16);
+        if count == 0 {
+            return Some(AlignedBytes::default());
+        }
+        let layout = Layout::array::<u128>(count).ok()?;
+        // Asking for zeros, rather than writing them, commits no page until it is used.
+        // SAFETY: the layout is not empty.
+        let words: *mut u128 = unsafe { alloc_zeroed(layout) }.cast();
+        if words.is_null() {
+            return None;
+        }
+        // SAFETY: allocated just above by the global allocator for exactly `count` words, all zero.
+        Some(AlignedBytes { words: unsafe { Vec::from_raw_parts(words, count, count) }, len })
     }
 
     /// A copy of `bytes`.

@@ -1,6 +1,6 @@
 //! A plan with everything it needs to run here.
 
-use kiln_core::plan::TensorRecord;
+use kiln_core::plan::{ALIGN, TensorRecord};
 use kiln_core::{Done, Error, Hook, Plan, Row, Session, TargetId};
 use kiln_kernels::table::KERNELS;
 
@@ -20,7 +20,7 @@ pub enum RunError {
         /// Those there are.
         have: String,
     },
-    /// An input has the wrong number of bytes, or there are too many or too few inputs.
+    /// An input has the wrong number of bytes.
     #[error("input {index} ('{name}') takes {want} bytes, not {given}")]
     Input {
         /// Which input.
@@ -51,9 +51,12 @@ impl From<Error> for RunError {
     }
 }
 
-/// An error of the core in words.
+/// An error of the core in words: what is wrong and, where it is not plain, what to do.
 fn explain(error: &Error) -> String {
-    let name = |t: &TargetId| t.name().map_or(format!("number {}", t.0), str::to_string);
+    let name = |t: &TargetId| t.name().map_or(format!("CPU family number {}", t.0), str::to_string);
+    const TABLES: [&str; 9] =
+        ["banks", "entries", "steps", "operands", "tensors", "extents", "parameters", "strings", "constants"];
+    let broken = |what: String| format!("the plan contradicts itself: {what}; compile it again");
     match error {
         Error::Truncated(have) => format!("the plan is truncated: only {have} bytes"),
         Error::Magic(_) => "not a plan: the first bytes are not \"KPLN\"".into(),
@@ -64,10 +67,44 @@ fn explain(error: &Error) -> String {
         Error::Crc(stored, computed) => {
             format!("the plan is damaged: its checksum is {computed:08x}, its header says {stored:08x}")
         }
-        Error::Row(step, row) => format!("step {step} needs kernel {row}, which is not linked here"),
-        Error::StepKind(step, kind) => format!("step {step} is of kind {kind}, which this build does not run"),
-        Error::Memory(bank, need, given) => format!("bank {bank} needs {need} bytes, {given} were given"),
-        other => format!("the plan contradicts itself ({other:?}): compile it again"),
+        Error::PlanAlignment(by) => format!("the plan begins {by} bytes beyond a multiple of {ALIGN}"),
+        Error::Table(number) => {
+            let table = TABLES.get(*number as usize).unwrap_or(&"unknown");
+            broken(format!("its table of {table} lies outside its bytes or is misaligned"))
+        }
+        Error::Entry(entry) => broken(format!("entry {entry} names steps or tensors that are not there")),
+        Error::Tensor(tensor) => {
+            broken(format!("tensor {tensor} lies outside its memory bank, or is an input among the constants"))
+        }
+        Error::Extent(extent) => {
+            let most = kiln_core::MAX_EXTENTS;
+            broken(format!("varying dimension {extent} has no maximum, or is one more than the {most} there may be"))
+        }
+        Error::StepKind(step, kind) => {
+            format!("step {step} is of kind {kind}, which this build does not run: compile the model again")
+        }
+        Error::StepTable(step) => {
+            broken(format!("step {step} names operands, parameters, rows or a varying dimension that are not there"))
+        }
+        Error::Row(step, row) => {
+            format!("step {step} needs kernel {row}, which this build does not have: compile the model again")
+        }
+        Error::Operand(step, operand) => broken(format!(
+            "operand {operand} of step {step} lies outside its memory bank, is misaligned, or is written though constant"
+        )),
+        Error::Parameters(step) => {
+            broken(format!("the parameters of step {step} do not fit its operands, or are another kernel's"))
+        }
+        Error::Memory(bank, need, given) => {
+            let most = kiln_core::MAX_BANKS;
+            format!("memory bank {bank} needs {need} bytes and has {given} (there may be {most} banks)")
+        }
+        Error::MemoryAlignment(bank, align) => {
+            format!("memory bank {bank} must begin at a multiple of {align}, which this computer's memory here does not")
+        }
+        Error::ExtentValue(extent, value) => {
+            format!("{value} is not a size that varying dimension {extent} can have")
+        }
     }
 }
 
@@ -167,12 +204,7 @@ impl Runner {
     }
 
     /// Runs an entry and calls `hook` after each step.
-    pub fn run_with<H: Hook>(
-        &mut self,
-        entry: &str,
-        inputs: &[&[u8]],
-        hook: &mut H,
-    ) -> Result<Vec<Vec<u8>>, RunError> {
+    pub fn run_with<H: Hook>(&mut self, entry: &str, inputs: &[&[u8]], hook: &mut H) -> Result<Vec<Vec<u8>>, RunError> {
         let entry = self.entry(entry)?;
         if inputs.len() != entry.inputs.len() {
             return Err(RunError::Inputs { want: entry.inputs.len(), given: inputs.len() });
@@ -196,11 +228,7 @@ impl Runner {
 
     /// Runs an entry and gives, besides its outputs, what each step wrote.
     #[expect(clippy::type_complexity, reason = "two plain lists")]
-    pub fn run_recording(
-        &mut self,
-        entry: &str,
-        inputs: &[&[u8]],
-    ) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), RunError> {
+    pub fn run_recording(&mut self, entry: &str, inputs: &[&[u8]]) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), RunError> {
         let mut steps = Vec::new();
         let mut record = |done: &Done<'_>| steps.push(done.output(0).to_vec());
         let outputs = self.run_with(entry, inputs, &mut record)?;

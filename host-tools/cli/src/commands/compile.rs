@@ -21,7 +21,7 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
     let fit = report(&file.name, &planned, &board, None)?;
     if !fit.fits {
-        return Err(CliError::Failed(text::shortage(&fit)));
+        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
     }
     let sources = sources::root().map_err(CliError::BadInput)?;
     let model = ModelCrate { graph: &graph, planned: &planned, board: &board.name, sources: &sources };

@@ -31,7 +31,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
     let fit = report(&file.name, &planned, &board, None)?;
     if !fit.fits {
-        return Err(CliError::Failed(text::shortage(&fit)));
+        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
     }
     let root = sources::root().map_err(CliError::BadInput)?;
     let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
@@ -98,11 +98,7 @@ fn run_once(
     let here = runner.run(&entry.name, &slices).map_err(|e| failed(&e))?.concat();
     let same = replayed.outputs == here;
     let verdict = if same { "equal this computer's, byte for byte" } else { "DIFFER from this computer's" };
-    let _ = writeln!(
-        result,
-        "ran once on {} on a ramp: {} bytes of outputs {verdict}",
-        board.name,
-        replayed.outputs.len()
-    );
+    let _ =
+        writeln!(result, "ran once on {} on a ramp: {} bytes of outputs {verdict}", board.name, replayed.outputs.len());
     Ok(same)
 }

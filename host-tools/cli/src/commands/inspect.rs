@@ -1,6 +1,6 @@
 //! `kiln inspect`.
 
-use kiln_import::ImportError;
+use kiln_import::{ImportError, Refused};
 use kiln_planner::PlanError;
 use kiln_planner::graph::Graph;
 
@@ -15,15 +15,10 @@ pub fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
     let file = ModelFile::read(&args.model)?;
     let style = Style::of_stdout();
     match file.format {
-        Format::Tflite => match file.graph() {
+        Format::Tflite => match file.own_graph() {
             Ok(graph) => show_graph(&file, "", &graph, style),
-            // What the file has is worth seeing all the more when Kiln can't use it.
             Err(CliError::Import { source: ImportError::Unsupported(refused), .. }) => {
-                let lines = refused
-                    .iter()
-                    .map(|r| format!("operator {} {} computing '{}': {}", r.index, r.op, r.tensor, r.reason));
-                let list: Vec<String> = lines.collect();
-                refuse(&file, &tflite::show(&file, &refused, style)?, &list)
+                show_refused(&file, &refused, style)
             }
             Err(error) => Err(error),
         },
@@ -36,6 +31,12 @@ pub fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
             }
         }
     }
+}
+
+/// Prints a model that Kiln can't use: what it has is worth seeing all the more.
+fn show_refused(file: &ModelFile, refused: &[Refused], style: Style) -> Result<Outcome, CliError> {
+    let lines = refused.iter().map(|r| format!("operator {} {} computing '{}': {}", r.index, r.op, r.tensor, r.reason));
+    refuse(file, &tflite::show(file, refused, style)?, &lines.collect::<Vec<_>>())
 }
 
 /// Prints `before` and the graph, and nodes that no kernel computes.

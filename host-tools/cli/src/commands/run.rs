@@ -75,10 +75,7 @@ fn plan_bytes(file: &ModelFile, target: Option<TargetId>, board: &str) -> Result
             return Err(CliError::input(&file.path, problem));
         }
     }
-    let graph = match brought.and_then(|kiln| kiln.graph) {
-        Some(graph) => graph,
-        None => file.graph()?,
-    };
+    let graph = file.graph()?;
     let planned = file.plan(&graph, &Options::for_target(target.unwrap_or(native_target())))?;
     Ok((planned.bytes, graph.labels))
 }

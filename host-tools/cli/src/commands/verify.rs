@@ -28,7 +28,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
     let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
     let fit = report(&file.name, &planned, &board, None)?;
     if !fit.fits {
-        return Err(CliError::Failed(text::shortage(&fit)));
+        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
     }
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root().map_err(CliError::BadInput)? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));

@@ -69,8 +69,8 @@ fn it_fits_every_terminal_and_shows_every_tensor() {
             assert!(picture.iter().all(|l| l.chars().count() == wide), "{map}");
             assert!((MIN_ROWS / 2..=MAX_ROWS + 1).contains(&picture.len()), "{} rows", picture.len());
             let all = picture.concat();
-            for i in 0..=steps.min(20) {
-                assert!(all.contains(LETTERS[i] as char), "tensor {i} is missing:\n{map}");
+            for (i, letter) in LETTERS.iter().enumerate().take(steps.min(20) + 1) {
+                assert!(all.contains(*letter as char), "tensor {i} is missing:\n{map}");
             }
         }
     }
@@ -110,4 +110,12 @@ fn more_steps_than_columns_share_columns() {
 fn colour_only_when_asked() {
     assert!(map(&chain(4), Style { width: 80, colour: true }).contains("\x1b["));
     assert!(!map(&chain(4), Style { width: 80, colour: false }).contains('\x1b'));
+}
+
+#[test]
+fn the_whole_report_fits_80_columns() {
+    let text = super::super::text::plan(&chain(12), Style { width: 80, colour: false });
+    for line in text.lines() {
+        assert!(line.width() <= 80, "{line}");
+    }
 }

@@ -27,13 +27,13 @@ fn header(report: &PlanReport) -> String {
     };
     let mut text = format!("{} on {} ({}): {verdict}\n", printable(&report.model), report.board, report.target);
     text.push_str(&format!(
-        "RAM    {}: arena {}, {arena}; state {}\n",
+        "RAM    {}\n       arena {}, {arena}; state {}\n",
         of(ram.total, ram.limit, ram.region.as_deref()),
         thousands(ram.arena),
         thousands(ram.state),
     ));
     text.push_str(&format!(
-        "Flash  {}: constants {}, plan records {}; code comes on top\n",
+        "Flash  {}\n       constants {}, plan records {}; code comes on top\n",
         of(flash.total, flash.limit, flash.region.as_deref()),
         thousands(flash.constants),
         thousands(flash.plan),
@@ -55,7 +55,7 @@ fn of(needed: u64, limit: Option<u64>, region: Option<&str>) -> String {
 }
 
 fn steps(report: &PlanReport, style: Style) -> String {
-    let columns = [
+    let mut columns = vec![
         ("step", Align::Right),
         ("operator", Align::Left),
         ("name", Align::Left),
@@ -64,6 +64,10 @@ fn steps(report: &PlanReport, style: Style) -> String {
         ("output", Align::Right),
         ("scratch", Align::Right),
     ];
+    // A column of zeros would only take the names' room.
+    if report.steps.iter().all(|s| s.scratch == 0) {
+        columns.pop();
+    }
     let mut table = Table::new(&columns, 2);
     for step in &report.steps {
         let output = report.tensors.iter().filter(|t| step.outputs.contains(&t.name)).map(|t| t.bytes).sum();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::error::VerifyError;
 use super::folder::{Case, Folder};
-use super::run::Device;
+use super::run::{Device, Tensors};
 
 /// What firmware is built from.
 struct Firmware<'a> {
@@ -66,9 +66,8 @@ impl<'a> Emulated<'a> {
         Emulation::new(self.firmware.board, elf, self.files.path())
     }
 
-    fn replay(&self, cases: &[Case]) -> Result<Vec<Vec<Vec<u8>>>, VerifyError> {
-        let replayed =
-            self.emulate(&self.elf).replay(&inputs(cases)).map_err(|e| VerifyError::Board(e.to_string()))?;
+    fn replay(&self, cases: &[Case]) -> Result<Vec<Tensors>, VerifyError> {
+        let replayed = self.emulate(&self.elf).replay(&inputs(cases)).map_err(|e| VerifyError::Board(e.to_string()))?;
         let mut rest = replayed.outputs.as_slice();
         let mut all = Vec::new();
         for _ in cases.iter().flat_map(|c| &c.runs) {
@@ -87,7 +86,7 @@ impl<'a> Emulated<'a> {
 }
 
 impl Device for Emulated<'_> {
-    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Vec<Vec<u8>>>, VerifyError> {
+    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Tensors>, VerifyError> {
         if !self.stateful {
             return self.replay(cases);
         }
@@ -96,7 +95,7 @@ impl Device for Emulated<'_> {
         Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    fn steps(&mut self, case: &Case, run: usize) -> Result<Vec<Vec<u8>>, VerifyError> {
+    fn steps(&mut self, case: &Case, run: usize) -> Result<Tensors, VerifyError> {
         let failed = |e: &dyn std::fmt::Display| VerifyError::Board(e.to_string());
         let elf = match self.dump.take() {
             Some(elf) => elf,

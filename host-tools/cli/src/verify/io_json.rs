@@ -103,9 +103,13 @@ pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
     for (side, tensors) in [("inputs", &io.inputs), ("outputs", &io.outputs)] {
         for tensor in tensors {
             if DType::from_name(&tensor.dtype).is_none() {
-                return Err(format!("{side}: '{}' has dtype {:?}, which Kiln does not have", tensor.name, tensor.dtype));
+                return Err(format!(
+                    "{side}: '{}' has dtype {:?}, which Kiln does not have",
+                    tensor.name, tensor.dtype
+                ));
             }
-            bytes_of(tensor).ok_or_else(|| format!("{side}: '{}' has shape {:?}, too large", tensor.name, tensor.shape))?;
+            bytes_of(tensor)
+                .ok_or_else(|| format!("{side}: '{}' has shape {:?}, too large", tensor.name, tensor.shape))?;
         }
     }
     for group in &io.groups {
@@ -135,9 +139,9 @@ pub(super) fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> 
     for _ in 0..=group.outputs.len() {
         let arrays = group.outputs.get(runtime);
         let arrays = arrays.ok_or_else(|| format!("group '{}' has no outputs of '{runtime}'", group.name))?;
-        let array = arrays
-            .get(output)
-            .ok_or_else(|| format!("group '{}': '{runtime}' has {} outputs, the model more", group.name, arrays.len()))?;
+        let array = arrays.get(output).ok_or_else(|| {
+            format!("group '{}': '{runtime}' has {} outputs, the model more", group.name, arrays.len())
+        })?;
         match (&array.file, &array.same_as) {
             (Some(file), _) => {
                 file_name(file).map_err(|e| format!("group '{}': {e}", group.name))?;
@@ -168,7 +172,7 @@ mod tests {
 
     fn sample() -> serde_json::Value {
         serde_json::json!({
-            "model": {"file": "model.tflite"}, "reference": "a", "check": {"kind": "exact"},
+            "model": {"file": "model.tflite"}, "reference": "a", "state": "stateless", "check": {"kind": "exact"},
             "inputs": [{"name": "x", "dtype": "int8", "shape": [1, 2]}],
             "outputs": [{"name": "y", "dtype": "int8", "shape": [1]}],
             "groups": [{"name": "g", "cases": 1, "inputs": [{"file": "g.in0.bin"}],

@@ -103,26 +103,29 @@ fn entry_name(planned: &Planned) -> String {
     planned.main_entry().map_or(String::new(), |e| e.name.clone())
 }
 
+/// The bytes of several tensors.
+pub(super) type Tensors = Vec<Vec<u8>>;
+
 /// Something that runs cases.
 pub(super) trait Device {
     /// The outputs of every run of every case.
-    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Vec<Vec<u8>>>, VerifyError>;
+    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Tensors>, VerifyError>;
     /// What each step of the case's run number `run` wrote.
-    fn steps(&mut self, case: &Case, run: usize) -> Result<Vec<Vec<u8>>, VerifyError>;
+    fn steps(&mut self, case: &Case, run: usize) -> Result<Tensors, VerifyError>;
 }
 
 /// This computer.
 struct Here(Runner, String);
 
 impl Here {
-    fn run(&mut self, inputs: &[Vec<u8>]) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), VerifyError> {
+    fn run(&mut self, inputs: &[Vec<u8>]) -> Result<(Tensors, Tensors), VerifyError> {
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         self.0.run_recording(&self.1, &inputs).map_err(|e| VerifyError::Model(e.to_string()))
     }
 }
 
 impl Device for Here {
-    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Vec<Vec<u8>>>, VerifyError> {
+    fn outputs(&mut self, cases: &[Case]) -> Result<Vec<Tensors>, VerifyError> {
         let mut all = Vec::new();
         for case in cases {
             self.0.reset();
@@ -134,7 +137,7 @@ impl Device for Here {
         Ok(all)
     }
 
-    fn steps(&mut self, case: &Case, run: usize) -> Result<Vec<Vec<u8>>, VerifyError> {
+    fn steps(&mut self, case: &Case, run: usize) -> Result<Tensors, VerifyError> {
         self.0.reset();
         let mut steps = Vec::new();
         for run in case.runs.iter().take(run + 1) {
@@ -152,13 +155,8 @@ fn run_group(
     device: &mut dyn Device,
 ) -> Result<GroupReport, VerifyError> {
     let got = device.outputs(&group.cases)?;
-    let mut report = GroupReport {
-        name: group.name.clone(),
-        cases: group.cases.len(),
-        elements: 0,
-        differing: 0,
-        first: None,
-    };
+    let mut report =
+        GroupReport { name: group.name.clone(), cases: group.cases.len(), elements: 0, differing: 0, first: None };
     let mut results = got.iter();
     for (case_index, case) in group.cases.iter().enumerate() {
         for (run_index, run) in case.runs.iter().enumerate() {

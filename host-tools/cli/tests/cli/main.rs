@@ -1,8 +1,11 @@
 //! The command as its users meet it: what it prints, and how it ends.
 
+#![allow(clippy::result_large_err, reason = "tests take the errors of the command as they are")]
+
 mod consistency;
 mod exit_codes;
 mod hostile;
 mod snapshots;
 mod support;
 mod synthetic;
+mod verify;

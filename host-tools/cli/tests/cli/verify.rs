@@ -1,0 +1,169 @@
+//! `kiln verify`: what passes, what differs and where, and folders that can't be read.
+
+use std::fs;
+use std::path::Path;
+
+use kiln_boards::Board;
+use kiln_cli::verify::{Folder, run as replay};
+use kiln_codegen::target_of;
+use kiln_planner::Region;
+use kiln_planner::reference::Evaluator;
+use kiln_planner::{Options, Planned, plan};
+use serde_json::{Value, json};
+
+use crate::support::{arg, kiln, model_folder};
+use crate::synthetic::{self, INPUT_BYTES, OUTPUT_BYTES};
+
+const CASES: usize = 3;
+
+/// A folder around the synthetic model whose expected outputs are its reference kernels'.
+fn folder(path: &Path) -> Value {
+    let graph = synthetic::graph();
+    let mut inputs = Vec::new();
+    let mut outputs = Vec::new();
+    for case in 0..CASES {
+        let input: Vec<u8> = synthetic::input().iter().map(|b| b.wrapping_mul(case as u8 * 2 + 1)).collect();
+        let values = Evaluator::new(&graph).run(0, &[&input]).unwrap();
+        outputs.extend_from_slice(&values[&graph.entries[0].outputs[0]]);
+        inputs.extend(input);
+    }
+    assert_eq!((inputs.len(), outputs.len()), (CASES * INPUT_BYTES, CASES * OUTPUT_BYTES));
+    fs::write(path.join("g.in0.bin"), inputs).unwrap();
+    fs::write(path.join("g.out0.ref.bin"), outputs).unwrap();
+    fs::write(path.join("model.kiln"), synthetic::file(true, &[])).unwrap();
+    let io = json!({
+        "model": {"file": "model.kiln"}, "reference": "ref", "state": "stateless", "check": {"kind": "exact"},
+        "inputs": [{"name": "x", "dtype": "int8", "shape": [1, 6, 6, 2]}],
+        "outputs": [{"name": "scores", "dtype": "int8", "shape": [1, 3]}],
+        "groups": [{"name": "g", "cases": CASES, "inputs": [{"file": "g.in0.bin"}],
+                    "outputs": {"other": [{"same_as": "ref"}], "ref": [{"file": "g.out0.ref.bin"}]}}],
+    });
+    write_json(path, &io);
+    io
+}
+
+fn write_json(path: &Path, io: &Value) {
+    fs::write(path.join("io.json"), io.to_string()).unwrap();
+}
+
+#[test]
+fn a_sound_folder_passes_and_a_wrong_output_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    folder(directory.path());
+    let ran = kiln(["verify", &arg(directory.path())]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("pass  g: 3 cases, 0 of 9 output elements differ from ref"), "{}", ran.stdout);
+
+    let path = directory.path().join("g.out0.ref.bin");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let ran = kiln(["verify", &arg(directory.path())]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("FAIL  g: 3 cases, 1 of 9"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("case 1, output 'scores': element 1"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("every step agrees with its reference kernel"), "{}", ran.stdout);
+}
+
+/// A plan whose dense layer has one weight changed: the fault that a wrong kernel would be.
+fn tampered(board: &Board) -> (Planned, &'static str) {
+    let mut planned = plan(&synthetic::graph(), &Options::for_target(target_of(board))).unwrap();
+    let weights =
+        planned.entries[0].tensors.iter().find(|t| t.region == Region::Constants && t.name == "dense/weights");
+    let offset = weights.unwrap().offset as usize;
+    // The header's field `constants` is at byte 32.
+    let constants = u64::from_le_bytes(planned.bytes[32..40].try_into().unwrap()) as usize;
+    planned.bytes[constants + offset + 1] ^= 0x40;
+    let crc = kiln_core::crc::update(kiln_core::crc::START, &planned.bytes[..12]);
+    let crc = kiln_core::crc::finish(kiln_core::crc::update(crc, &planned.bytes[16..]));
+    planned.bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    (planned, "dense")
+}
+
+#[test]
+fn a_wrong_step_is_named_here_and_emulated() {
+    let directory = tempfile::tempdir().unwrap();
+    folder(directory.path());
+    let folder = Folder::read(directory.path()).unwrap();
+    let graph = synthetic::graph();
+    let root = kiln_cli::sources::root().unwrap();
+    for name in ["host", "mps2-an386"] {
+        let board = Board::builtin(name).unwrap();
+        if !board.is_host() && !can_emulate(&board) {
+            continue;
+        }
+        let (planned, wrong) = tampered(&board);
+        let report = replay(&folder, &graph, &planned, &board, &root, &mut |_| {}).unwrap();
+        assert!(!report.passed());
+        let first = report.groups[0].first.as_ref().unwrap();
+        let step = first.step.as_ref().expect("the step is found");
+        assert_eq!((step.step, step.name.as_str(), step.op), (3, wrong, "fully_connected"), "{first}");
+        assert!(step.kernel.starts_with("fully_connected"), "{first}");
+    }
+}
+
+/// Whether firmware for `board` can be built and run; says so where not.
+fn can_emulate(board: &Board) -> bool {
+    let toolchain = kiln_codegen::toolchain::Toolchain::find(&board.target);
+    let emulator = match &board.run {
+        kiln_boards::Run::Qemu { binary, .. } => std::process::Command::new(binary).arg("--version").output().is_ok(),
+        _ => false,
+    };
+    if toolchain.is_ok() && emulator {
+        return true;
+    }
+    assert!(std::env::var_os("KILN_REQUIRE_EMULATION").is_none(), "no toolchain or emulator for {}", board.name);
+    println!("skipped: no toolchain or emulator for {}", board.name);
+    false
+}
+
+#[test]
+fn folders_that_are_wrong_are_bad_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let good = folder(path);
+    let bad = |expected: &str| {
+        let ran = kiln(["verify", &arg(path)]);
+        assert_eq!(ran.code, 2, "{expected}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+    };
+    let with = |pointer: &str, value: Value| {
+        let mut io = good.clone();
+        *io.pointer_mut(pointer).unwrap() = value;
+        write_json(path, &io);
+    };
+    with("/model/file", json!("nothing.kiln"));
+    bad("nothing.kiln");
+    with("/model/file", json!("../model.kiln"));
+    bad("not a plain file name");
+    with("/groups/0/cases", json!(4));
+    bad("288");
+    with("/groups/0/cases", json!(0));
+    bad("no cases");
+    with("/groups/0/cases", json!(u64::MAX));
+    bad("g.in0.bin");
+    with("/inputs/0/shape", json!([1, 6, 6, 1]));
+    bad("g.in0.bin");
+    with("/outputs/0/shape", json!([3]));
+    bad("scores");
+    with("/outputs/0/dtype", json!("uint8"));
+    bad("uint8");
+    with("/check", json!({"kind": "near"}));
+    bad("near");
+    fs::write(path.join("io.json"), b"\xff\xfe").unwrap();
+    bad("io.json");
+    fs::remove_file(path.join("io.json")).unwrap();
+    bad("io.json");
+    let ran = kiln(["verify", &arg(&path.join("missing"))]);
+    assert_eq!(ran.code, 2);
+}
+
+#[test]
+fn the_reference_models_pass_exactly() {
+    for (name, cases) in [("tflm-hello-world-int8", 52), ("mlperf-kws-dscnn-int8", 5), ("mlperf-ic-resnet8-int8", 14)] {
+        let Some(folder) = model_folder(name) else { return };
+        let ran = kiln(["verify", &arg(&folder)]);
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(&format!("{cases} cases on host: all as they should be")), "{}", ran.stdout);
+    }
+}
