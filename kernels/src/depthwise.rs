@@ -1,24 +1,18 @@
 //! Depthwise convolution: each input channel alone makes `group_outputs` output channels.
 //!
-//! Windows as for convolution, but the weights are packed `[KH, KW, O]`. The walk is the same
+//! Windows, parameters and check as for convolution, but the weights are packed `[KH, KW, O]`. The walk is the same
 //! too: raster order, channels ascending, or both reversed; one output element written when its sum
 //! is complete.
 
 use kiln_core::{Call, Row};
 
 use crate::arithmetic::{Arithmetic, F32, S8, dot, pad};
-use crate::conv2d::{self, Conv2dParameters};
+use crate::conv2d::{Conv2dParameters, check};
 
 /// int8 depthwise convolution.
 pub const DEPTHWISE_S8: Row = Row { number: 2, align: 1, over_read: 0, check: check::<S8>, run: run::<S8> };
 /// float32 depthwise convolution.
 pub const DEPTHWISE_F32: Row = Row { number: 33, align: 4, over_read: 0, check: check::<F32>, run: run::<F32> };
-
-fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
-    // `run` reads one input channel a group whatever `group_inputs` says; that it is 1 makes the
-    // weights' size right.
-    call.parameters::<Conv2dParameters>().is_some_and(|p| p.group_inputs == 1) && conv2d::check::<A>(call)
-}
 
 unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };

@@ -137,8 +137,7 @@ fn exp(a: i32) -> i32 {
 /// `1 / (1 + x)` for `0 <= x < 1`, both Q0.31: three Newton-Raphson steps from gemmlowp's
 /// 48/17 - 32/17 d, in Q2.29.
 fn reciprocal_of_one_plus(x: i32) -> i32 {
-    // Half of x + 1, ties away from zero; 1 is the largest Q0.31. Below -1 (a sum that wrapped to 0) only
-    // in the originals' terms, which are kept.
+    // Half of x + 1, ties away from zero; 1 is the largest Q0.31. x is -1 only where a sum wrapped to 0.
     let sum = x as i64 + i32::MAX as i64;
     let half = ((sum + if sum >= 0 { 1 } else { -1 }) / 2) as i32;
     let mut estimate = 1_515_870_810i32.wrapping_add(high_mul(half, -1_010_580_540));

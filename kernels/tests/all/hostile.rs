@@ -121,9 +121,13 @@ fn every_window_is_checked() {
             assert!(!attempt(row, &sources, &output, words.bytes(), more), "{}", kernel.name);
             assert!(!attempt(row, &sources, &output, &words.bytes()[4..], rows), "{}", kernel.name);
             if let [1 | 2 | 4 | 5 | 32 | 33 | 35 | 36] = [kernel.number] {
-                let mut ring = words.clone();
-                ring.0[20] = 3;
-                assert!(!attempt(row, &sources, &output, ring.bytes(), rows), "{}", kernel.name);
+                // Line buffers; and pitches of 0, over which loops could run for ever.
+                for (word, value) in [(20, 3), (3, 0), (4, 0), (5, 0), (9, 0), (10, 0), (11, 0)] {
+                    let mut changed = words.clone();
+                    changed.0[word] = value;
+                    let ran = attempt(row, &sources, &output, changed.bytes(), rows);
+                    assert!(!ran, "{} with word {word} = {value}", kernel.name);
+                }
             }
         }
     }
