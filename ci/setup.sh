@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what Kiln's builds and tests need beyond a Rust toolchain, where it is missing.
 #
-#   ci/setup.sh [embedded] [emulators]      both when none is named
+#   ci/setup.sh [embedded] [emulators] [linux]      all when none is named
 #
-#   embedded    Rust's `core` for the bare-metal targets, and a linker for them
+#   embedded    Rust's `core` for the targets of all boards, and a linker for bare metal
 #   emulators   QEMU for the emulated boards
+#   linux       a C compiler for 64-bit Arm Linux, and QEMU for its processes; on Linux only
 #
 # With everything present it only looks and is done in a second. System packages are installed as
 # root or through a sudo that asks nothing, and by Homebrew; otherwise the command to run is
@@ -16,7 +17,9 @@ targets=(
     thumbv6m-none-eabi
     thumbv7m-none-eabi
     thumbv7em-none-eabihf
+    thumbv8m.main-none-eabihf
     riscv32imc-unknown-none-elf
+    aarch64-unknown-linux-gnu
 )
 oldest_minor=95 # of Rust 1.x, as in Cargo.toml
 missing=0
@@ -121,9 +124,9 @@ embedded() {
         wanted=$(missing_targets)
     fi
     if [ -z "$wanted" ]; then
-        say "bare-metal targets: installed"
+        say "targets: installed"
     elif source_found; then
-        say "bare-metal targets: \`core\` is built from library source where not installed"
+        say "targets: \`core\` is built from library source where not installed"
     else
         lacks "Rust targets" $'run `rustup target add '"${wanted//$'\n'/ }"$'`, or on Debian, as root:
        `apt-get install rustc-web cargo-web rust-web-src lld-22` and `rustup toolchain link debian /usr`'
@@ -194,26 +197,50 @@ from_backports() {
 
 # --- Emulators -----------------------------------------------------------------------------------
 
-emulators() {
-    local name=qemu-system-arm
+# A program, its packages on Debian, Fedora and Homebrew, and what to do where it can't be installed.
+program() {
+    local name=$1 hint=${5:-}
     if ! have "$name"; then
-        install_package qemu-system-arm qemu-system-arm qemu
+        install_package "$2" "$3" "$4"
         hash -r
     fi
     if have "$name" && "$name" --version >/dev/null 2>&1; then
         say "$name: $("$name" --version | head -n 1)"
     else
-        lacks "$name" "$(package_command qemu-system-arm qemu-system-arm qemu); if that wants to remove
-       other packages of QEMU, take it from the same place as those (on Debian: -t CODENAME-backports)"
+        lacks "$name" "$(package_command "$2" "$3" "$4")$hint"
     fi
 }
 
-[ $# -gt 0 ] || set -- embedded emulators
+emulators() {
+    local hint='; if that wants to remove
+       other packages of QEMU, take it from the same place as those (on Debian: -t CODENAME-backports)'
+    program qemu-system-arm qemu-system-arm qemu-system-arm qemu "$hint"
+    program qemu-system-riscv32 qemu-system-misc qemu-system-riscv qemu "$hint"
+}
+
+linux() {
+    if [ "$(uname -s)" != Linux ]; then
+        say "processes of 64-bit Arm Linux are emulated on Linux only"
+        return
+    fi
+    program qemu-aarch64 qemu-user qemu-user qemu
+    if [ "$(uname -m)" != aarch64 ]; then
+        program aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu gcc-aarch64-linux-gnu aarch64-unknown-linux-gnu
+        if have aarch64-linux-gnu-gcc && ! [ -e /usr/aarch64-linux-gnu/lib/libc.so ]; then
+            have apt-get && install_package libc6-dev-arm64-cross
+            [ -e /usr/aarch64-linux-gnu/lib/libc.so ] ||
+                lacks "the C library of 64-bit Arm Linux in /usr/aarch64-linux-gnu" \
+                    "on Debian and Ubuntu, as root, run \`apt-get install libc6-dev-arm64-cross\`"
+        fi
+    fi
+}
+
+[ $# -gt 0 ] || set -- embedded emulators linux
 for group; do
     case $group in
-        embedded | emulators) ;;
+        embedded | emulators | linux) ;;
         *)
-            echo "setup: no group is called \`$group\`; the groups are embedded and emulators" >&2
+            echo "setup: no group is called \`$group\`; the groups are embedded, emulators and linux" >&2
             exit 2
             ;;
     esac

@@ -25,8 +25,9 @@ pub struct Board {
     /// CPU clock in Hz; none for the host board.
     pub clock_hz: Option<u64>,
     /// Memory regions, none overlapping another. The first of each kind is the main one: firmware
-    /// starts in the first flash region and keeps data and stack in the first RAM region. Empty
-    /// for the host board, whose memory is not planned by region.
+    /// starts in the first flash region and keeps data and stack in the first RAM region. A board
+    /// with an operating system has RAM only. Empty for the host board, whose memory is not planned by
+    /// region.
     pub memory: Vec<MemoryRegion>,
     /// How programs are run on it.
     pub run: Run,
@@ -38,7 +39,7 @@ impl Board {
         self.memory.iter().filter(move |region| region.kind == kind)
     }
 
-    /// Bytes of flash over all regions; zero for the host board.
+    /// Bytes of flash over all regions; zero for boards with an operating system.
     pub fn flash_bytes(&self) -> u64 {
         self.regions(MemoryKind::Flash).map(|r| r.bytes).sum()
     }
@@ -46,6 +47,11 @@ impl Board {
     /// Bytes of RAM over all regions; zero for the host board.
     pub fn ram_bytes(&self) -> u64 {
         self.regions(MemoryKind::Ram).map(|r| r.bytes).sum()
+    }
+
+    /// Whether programs for it are files that an operating system starts, rather than firmware.
+    pub fn has_system(&self) -> bool {
+        matches!(self.run, Run::Host {} | Run::QemuUser { .. } | Run::Linux {})
     }
 
     /// Whether this is the computer Kiln itself runs on.
@@ -64,7 +70,7 @@ pub struct MemoryRegion {
     pub kind: MemoryKind,
     /// The first address.
     pub start: u64,
-    /// Its size in bytes; the region ends within the 32-bit address space.
+    /// Its size in bytes; the region ends within the address space of the board's CPU.
     pub bytes: u64,
     /// Whether the CPU reaches it without wait states; `true` where a file does not say.
     #[serde(default = "yes")]
@@ -93,7 +99,7 @@ pub enum MemoryKind {
     Ram,
 }
 
-/// How programs are run on a board.
+/// How programs get onto a board and are run there.
 // Braces on every variant: serde checks for unknown fields only there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -110,4 +116,54 @@ pub enum Run {
         #[serde(default)]
         args: Vec<String>,
     },
+    /// By QEMU's emulation of a Linux process.
+    QemuUser {
+        /// The emulator's program name: `qemu-aarch64`.
+        binary: String,
+        /// Where the emulated CPU's shared libraries lie on this computer: the value of its `-L` option.
+        sysroot: String,
+    },
+    /// A chip that `probe-rs` programs through a debug probe.
+    ProbeRs {
+        /// The value of its `--chip` option.
+        chip: String,
+    },
+    /// A board whose boot loader shows up as a drive and takes a UF2 file.
+    Uf2 {
+        /// The family number the UF2 file carries, in hexadecimal: `0xe48bff56`.
+        family: String,
+    },
+    /// A chip whose boot loader `espflash` speaks to.
+    Espflash {
+        /// The value of its `--chip` option.
+        chip: String,
+    },
+    /// A board whose SAM-BA boot loader `bossac` speaks to.
+    Bossac {},
+    /// A computer with Linux, which programs are copied to.
+    Linux {},
+}
+
+/// Where a board is, as far as running programs on it goes. The order is that of lists of boards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Emulated on this computer.
+    Emulated,
+    /// Real, and connected to this computer one way or another.
+    Real,
+    /// This computer.
+    Host,
+}
+
+impl Run {
+    /// Where the board is.
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Host {} => Place::Host,
+            Self::Qemu { .. } | Self::QemuUser { .. } => Place::Emulated,
+            Self::ProbeRs { .. } | Self::Uf2 { .. } | Self::Espflash { .. } | Self::Bossac {} | Self::Linux {} => {
+                Place::Real
+            }
+        }
+    }
 }

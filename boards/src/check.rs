@@ -1,9 +1,15 @@
 //! What must hold between the fields of a board.
 
-use crate::{Board, IsaFeature, MemoryKind, MemoryRegion};
+use crate::{Board, IsaFamily, IsaFeature, MemoryKind, MemoryRegion};
 
-/// The chips planned for address memory with 32 bits.
-const ADDRESS_SPACE: u64 = 1 << 32;
+/// Bits that CPUs of a family address memory with.
+fn address_bits(family: IsaFamily) -> u32 {
+    match family {
+        // The most that Armv8-A and x86-64 have in physical addresses.
+        IsaFamily::Aarch64 | IsaFamily::X86_64 => 52,
+        _ => 32,
+    }
+}
 
 /// The first field that is wrong, with a sentence about it that follows the field's name.
 pub(crate) fn problem(board: &Board) -> Option<(String, String)> {
@@ -76,13 +82,15 @@ fn memory(board: &Board) -> Option<(String, String)> {
     if board.is_host() {
         return None;
     }
-    for kind in [MemoryKind::Flash, MemoryKind::Ram] {
+    let needed: &[MemoryKind] =
+        if board.has_system() { &[MemoryKind::Ram] } else { &[MemoryKind::Flash, MemoryKind::Ram] };
+    for &kind in needed {
         if board.regions(kind).next().is_none() {
             return found("memory", format!("has no region of kind {kind:?}: expected at least one"));
         }
     }
     for (i, region) in board.memory.iter().enumerate() {
-        if let Some(problem) = region_problem(region) {
+        if let Some(problem) = region_problem(region, address_bits(board.isa.family)) {
             return Some(problem);
         }
         // Start-up code calls the main regions FLASH and RAM, so no other region may.
@@ -115,7 +123,7 @@ fn memory(board: &Board) -> Option<(String, String)> {
     None
 }
 
-fn region_problem(region: &MemoryRegion) -> Option<(String, String)> {
+fn region_problem(region: &MemoryRegion, address_bits: u32) -> Option<(String, String)> {
     // The name goes into linker scripts, and `[run]` tools may be given it as well.
     let mut characters = region.name.chars();
     let good = characters.next().is_some_and(|c| c.is_ascii_alphabetic())
@@ -130,11 +138,12 @@ fn region_problem(region: &MemoryRegion) -> Option<(String, String)> {
     if region.bytes == 0 {
         return found(field("bytes"), "is 0: expected the region's size in bytes");
     }
-    if region.start >= ADDRESS_SPACE || region.bytes > ADDRESS_SPACE - region.start {
+    let space = 1u64 << address_bits;
+    if region.start >= space || region.bytes > space - region.start {
         return found(
             field("bytes"),
             format!(
-                "is {}: the region starts at 0x{:x} and must end within the 32-bit address space",
+                "is {}: the region starts at 0x{:x} and must end within the {address_bits}-bit address space",
                 region.bytes, region.start
             ),
         );

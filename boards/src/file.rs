@@ -46,13 +46,17 @@ impl Board {
         }
     }
 
-    /// Every embedded board, in alphabetical order.
+    /// Every embedded board: those that are emulated, then real ones, then the host; each in alphabetical
+    /// order.
     ///
     /// # Errors
     ///
     /// The error of the first embedded file that is not right, which this crate's tests exclude.
     pub fn all() -> Result<Vec<Self>, BoardError> {
-        BUILTIN.iter().map(|(stem, text)| Self::parse(&format!("{stem}.toml"), text)).collect()
+        let boards = BUILTIN.iter().map(|(stem, text)| Self::parse(&format!("{stem}.toml"), text));
+        let mut boards = boards.collect::<Result<Vec<Self>, BoardError>>()?;
+        boards.sort_by(|a, b| (a.run.place(), &a.name).cmp(&(b.run.place(), &b.name)));
+        Ok(boards)
     }
 
     /// The board a file describes.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_boards::{Board, BoardError, IsaFamily, IsaFeature, MemoryKind, Run};
+use kiln_boards::{Board, BoardError, IsaFamily, IsaFeature, MemoryKind, Place, Run};
 
 /// A good board file, for tests to break in one place.
 const GOOD: &str = r#"
@@ -64,11 +64,21 @@ fn every_file_in_the_directory_is_a_board_of_its_own_name() {
         .filter(|stem| stem != "Cargo")
         .collect();
     files.sort();
-    let names: Vec<String> = Board::all().unwrap().into_iter().map(|b| b.name).collect();
+    let mut names: Vec<String> = Board::all().unwrap().into_iter().map(|b| b.name).collect();
+    names.sort();
     assert_eq!(names, files);
     for name in names {
         assert_eq!(Board::builtin(&name).unwrap(), Board::load(&name).unwrap());
     }
+}
+
+#[test]
+fn lists_begin_with_what_everyone_has_and_end_with_the_host() {
+    let boards = Board::all().unwrap();
+    let keys: Vec<(Place, &str)> = boards.iter().map(|b| (b.run.place(), b.name.as_str())).collect();
+    assert!(keys.is_sorted(), "{keys:?}");
+    assert_eq!(keys.first().unwrap().0, Place::Emulated);
+    assert_eq!(*keys.last().unwrap(), (Place::Host, "host"));
 }
 
 #[test]
@@ -82,6 +92,67 @@ fn the_cortex_m4f_board_has_its_facts() {
     let ram = board.regions(MemoryKind::Ram).next().unwrap();
     assert_eq!((ram.start, ram.end(), ram.fast), (0x2000_0000, 0x2040_0000, true));
     assert!(!board.is_host());
+}
+
+#[test]
+fn real_boards_have_the_totals_that_their_makers_state() {
+    const K: u64 = 1024;
+    for (name, flash, ram, megahertz) in [
+        ("nucleo-l4r5zi", 2048 * K, 640 * K, 120),
+        // All of the "1.4 MB" but the 4 KiB that a battery backs.
+        ("nucleo-h7a3zi-q", 2048 * K, 1376 * K, 280),
+        ("stm32f746g-disco", 1024 * K, (320 + 16 + 8192) * K, 216),
+        ("nrf52840-dk", 1024 * K, 256 * K, 64),
+        ("arduino-nano-33-ble", (1024 - 64) * K, 256 * K, 64),
+        ("raspberry-pi-pico", 2048 * K - 256, 264 * K, 133),
+        ("raspberry-pi-pico-2", 4096 * K, 520 * K, 150),
+        ("raspberry-pi-pico-2-riscv", 4096 * K, 520 * K, 150),
+        ("esp32-c3", 4096 * K, 384 * K, 160),
+        ("raspberry-pi-zero-2-w", 0, 512 * K * K, 1000),
+        ("raspberry-pi-4", 0, 1024 * K * K, 1500),
+        ("raspberry-pi-5", 0, 2048 * K * K, 2400),
+    ] {
+        let board = Board::builtin(name).unwrap();
+        assert_eq!((board.flash_bytes(), board.ram_bytes()), (flash, ram), "{name}");
+        assert_eq!(board.clock_hz, Some(megahertz * 1_000_000), "{name}");
+        assert_eq!(board.run.place(), Place::Real, "{name}");
+        assert_eq!(board.has_system(), flash == 0, "{name}");
+    }
+}
+
+#[test]
+fn a_board_with_a_system_needs_no_flash_and_others_do() {
+    let flash = "[[memory]]\nname = \"FLASH\"\nkind = \"flash\"\nstart = 0\nbytes = 0x1000\n";
+    let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    assert!(GOOD.contains(flash) && GOOD.contains(qemu));
+    let without = GOOD.replace(flash, "");
+    assert_says(&read(&without).unwrap_err().to_string(), &["`memory`", "Flash"]);
+    assert!(read(&without.replace(qemu, "kind = \"linux\"")).is_ok());
+}
+
+#[test]
+fn large_memories_are_for_cpus_that_address_them() {
+    let large = |text: &str| text.replace("bytes = 0x1000\nfast", "bytes = 0x2_0000_0000\nfast");
+    assert_says(&read(&large(GOOD)).unwrap_err().to_string(), &["memory.RAM.bytes", "32-bit"]);
+    let aarch64 = GOOD
+        .replace("armv7e-m", "aarch64")
+        .replace("[\"dsp\", \"fpu\"]", "[\"neon\"]")
+        .replace("thumbv7em-none-eabihf", "aarch64-unknown-none");
+    assert_eq!(read(&large(&aarch64)).unwrap().ram_bytes(), 8 << 30);
+}
+
+#[test]
+fn every_way_of_running_is_read() {
+    let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    let run = |text: &str| read(&GOOD.replace(qemu, text)).unwrap().run;
+    assert_eq!(run("kind = \"probe-rs\"\nchip = \"X\""), Run::ProbeRs { chip: "X".into() });
+    assert_eq!(run("kind = \"uf2\"\nfamily = \"0x1\""), Run::Uf2 { family: "0x1".into() });
+    assert_eq!(run("kind = \"espflash\"\nchip = \"X\""), Run::Espflash { chip: "X".into() });
+    assert_eq!(run("kind = \"bossac\""), Run::Bossac {});
+    assert_eq!(run("kind = \"linux\""), Run::Linux {});
+    let user = Run::QemuUser { binary: "q".into(), sysroot: "/s".into() };
+    assert_eq!(run("kind = \"qemu-user\"\nbinary = \"q\"\nsysroot = \"/s\""), user);
+    assert_says(&message("machine = \"demo\"", "machine = \"demo\"\nchip = \"X\""), &["chip"]);
 }
 
 #[test]

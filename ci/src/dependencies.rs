@@ -7,21 +7,30 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// Crates that firmware links.
-const DEVICE: [&str; 4] = ["kiln-core", "kiln-ops", "kiln-kernels", "kiln-cortex-m"];
+const DEVICE: [&str; 7] =
+    ["kiln-core", "kiln-ops", "kiln-kernels", "kiln-device", "kiln-cortex-m", "kiln-riscv", "kiln-linux"];
 
 /// Crates outside the workspace that device crates may use, directly or not. A new one is a decision
 /// to be taken here, not something that creeps in.
-const ALLOWED: [&str; 24] = [
+const ALLOWED: [&str; 32] = [
     "bare-metal",
     "bitfield",
     "cortex-m",
     "cortex-m-rt",
     "cortex-m-rt-macros",
+    "critical-section",
     "embedded-hal",
+    "libc",
     "libm",
     "nb",
+    "pastey",
     "proc-macro2",
     "quote",
+    "riscv",
+    "riscv-macros",
+    "riscv-rt",
+    "riscv-target-parser",
+    "riscv-types",
     "rustc_version",
     "semver",
     "semver-parser",

@@ -121,7 +121,7 @@ impl<'m> Session<'m> {
         }
         if step.extent != NO_EXTENT {
             let max = self.plan.extents().get(step.extent as usize).ok_or(broken)?.max;
-            if max == 0 || step.row_begin != 0 || step.row_end % max != 0 {
+            if max == 0 || step.row_begin != 0 || !step.row_end.is_multiple_of(max) {
                 return Err(broken);
             }
         }

@@ -15,18 +15,22 @@ mod blocks;
 mod conv2d;
 mod copy;
 mod depthwise;
+mod dequantize;
 mod fully_connected;
 #[cfg(feature = "host")]
 mod lag;
+mod log_softmax;
 #[cfg(feature = "host")]
 mod lowering;
 mod pool2d;
+mod quantize;
 mod requantize;
 pub mod rows;
 mod softmax;
 mod spatial;
 #[cfg(feature = "host")]
 pub mod table;
+mod transpose;
 mod vectors;
 
 pub mod parameters {
@@ -37,8 +41,12 @@ pub mod parameters {
     pub use crate::blocks::Blocks;
     pub use crate::conv2d::Conv2dParameters;
     pub use crate::copy::CopyParameters;
+    pub use crate::dequantize::DequantizeParameters;
     pub use crate::fully_connected::FullyConnectedParameters;
+    pub use crate::log_softmax::{LogSoftmaxF32Parameters, LogSoftmaxS8Parameters};
     pub use crate::pool2d::PoolParameters;
+    pub use crate::quantize::{QuantizeParameters, RequantizeParameters};
     pub use crate::softmax::{SoftmaxF32Parameters, SoftmaxS8Parameters};
     pub use crate::spatial::{Image, Spatial};
+    pub use crate::transpose::{Axis, TransposeParameters};
 }

@@ -20,6 +20,11 @@ kernels! {
     add::ADD_S8,
     softmax::SOFTMAX_S8,
     copy::COPY,
+    transpose::TRANSPOSE,
+    quantize::QUANTIZE_F32_S8,
+    quantize::REQUANTIZE_S8,
+    dequantize::DEQUANTIZE_S8_F32,
+    log_softmax::LOG_SOFTMAX_S8,
     depthwise::DEPTHWISE_F32,
     conv2d::CONV2D_F32,
     fully_connected::FULLY_CONNECTED_F32,
@@ -27,4 +32,5 @@ kernels! {
     pool2d::MAX_POOL_F32,
     add::ADD_F32,
     softmax::SOFTMAX_F32,
+    log_softmax::LOG_SOFTMAX_F32,
 }

@@ -108,7 +108,7 @@ fn exponential(diff: i32, p: &SoftmaxS8Parameters) -> Option<i32> {
 /// `a` is split into quarters and a rest in [-1/4, 0): a series for the rest, then a factor
 /// `exp(-2^k)` for every bit of the quarters. gemmlowp's `exp_on_negative_values`, rounding for
 /// rounding.
-fn exp(a: i32) -> i32 {
+pub(crate) fn exp(a: i32) -> i32 {
     if a == 0 {
         return i32::MAX;
     }
@@ -136,10 +136,9 @@ fn exp(a: i32) -> i32 {
 
 /// `1 / (1 + x)` for `0 <= x < 1`, both Q0.31: three Newton-Raphson steps from gemmlowp's
 /// 48/17 - 32/17 d, in Q2.29.
-fn reciprocal_of_one_plus(x: i32) -> i32 {
-    // Half of x + 1, ties away from zero; 1 is the largest Q0.31. x is -1 only where a sum wrapped to 0.
-    let sum = x as i64 + i32::MAX as i64;
-    let half = ((sum + if sum >= 0 { 1 } else { -1 }) / 2) as i32;
+pub(crate) fn reciprocal_of_one_plus(x: i32) -> i32 {
+    // 1 is the largest Q0.31. x is -1 only where a sum wrapped to 0.
+    let half = half_of_sum(x, i32::MAX);
     let mut estimate = 1_515_870_810i32.wrapping_add(high_mul(half, -1_010_580_540));
     for _ in 0..3 {
         let missing = (1i32 << 29).wrapping_sub(high_mul(half, estimate));
@@ -148,9 +147,16 @@ fn reciprocal_of_one_plus(x: i32) -> i32 {
     shift_left(estimate, 1)
 }
 
+/// `(a + b) / 2`, ties away from zero.
+#[inline(always)]
+pub(crate) fn half_of_sum(a: i32, b: i32) -> i32 {
+    let sum = a as i64 + b as i64;
+    ((sum + if sum >= 0 { 1 } else { -1 }) / 2) as i32
+}
+
 /// `x * 2^bits`, saturated; `bits` below 32.
 #[inline(always)]
-fn shift_left(x: i32, bits: u32) -> i32 {
+pub(crate) fn shift_left(x: i32, bits: u32) -> i32 {
     let wide = (x as i64).wrapping_shl(bits);
     wide.max(i32::MIN as i64).min(i32::MAX as i64) as i32
 }

@@ -17,27 +17,35 @@ mod activation;
 mod arg;
 mod conv2d;
 mod copy;
+mod dequantize;
 pub mod elementwise;
 mod error;
 mod fully_connected;
+mod log_softmax;
 mod operator;
 mod pool2d;
+mod quantize;
 mod reshape;
 mod softmax;
 mod spatial;
+mod transpose;
 
 pub use activation::Activation;
 pub use arg::{Arg, ArgMut, QuantRef};
 pub use conv2d::{Conv2d, channel_multiplier};
 pub use copy::Copy;
+pub use dequantize::Dequantize;
 pub use elementwise::Add;
 pub use error::OpError;
 pub use fully_connected::{FullyConnected, output_multiplier};
+pub use log_softmax::{LOG_SOFTMAX_OUTPUT, LogSoftmax, LogSoftmaxScaling};
 pub use operator::{Cost, Effect, Operator};
 pub use pool2d::{Pool2d, PoolKind};
+pub use quantize::Quantize;
 pub use reshape::Reshape;
 pub use softmax::Softmax;
 pub use spatial::{Window2d, same_padding};
+pub use transpose::Transpose;
 
 use kiln_core::TensorType;
 
@@ -46,7 +54,6 @@ macro_rules! operators {
     ($($(#[$doc:meta])* $code:literal => $name:ident,)*) => {
         /// An operator with its attributes.
         #[derive(Clone, Copy, PartialEq, Debug)]
-        #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
         pub enum Op {
             $($(#[$doc])* $name($name),)*
         }
@@ -86,6 +93,41 @@ macro_rules! operators {
             }
         }
 
+        /// The opcode, then the attributes: files do not depend on the order of the list.
+        #[cfg(feature = "host")]
+        impl serde::Serialize for Op {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match self { $(Op::$name(op) => (self.code(), op).serialize(to),)* }
+            }
+        }
+
+        #[cfg(feature = "host")]
+        impl<'de> serde::Deserialize<'de> for Op {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
+                struct Pair;
+
+                impl<'de> serde::de::Visitor<'de> for Pair {
+                    type Value = Op;
+
+                    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                        f.write_str("an opcode and its operator's attributes")
+                    }
+
+                    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Op, A::Error> {
+                        use serde::de::Error;
+                        let short = |have| A::Error::invalid_length(have, &self);
+                        let code: u16 = seq.next_element()?.ok_or_else(|| short(0))?;
+                        match code {
+                            $($code => Ok(Op::$name(seq.next_element()?.ok_or_else(|| short(1))?)),)*
+                            _ => Err(A::Error::custom("an operator that this build does not have")),
+                        }
+                    }
+                }
+
+                from.deserialize_tuple(2, Pair)
+            }
+        }
+
         $(impl From<$name> for Op {
             fn from(op: $name) -> Op { Op::$name(op) }
         })*
@@ -107,6 +149,14 @@ operators! {
     6 => Copy,
     /// Element-by-element sum of two tensors.
     64 => Add,
+    /// The dimensions in another order.
+    7 => Transpose,
+    /// float32 to int8, or int8 to int8 of another scale.
+    8 => Quantize,
+    /// int8 to float32.
+    9 => Dequantize,
+    /// The logarithm of softmax over the innermost dimension.
+    10 => LogSoftmax,
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl Softmax {
 }
 
 /// `exp(a)` for `a <= 0` in Q5, result in Q0: gemmlowp's `exp_on_negative_values`.
-fn exp_on_negative_values(a: i32) -> i32 {
+pub(crate) fn exp_on_negative_values(a: i32) -> i32 {
     const QUARTER: i32 = 1 << 24; // 1/4 in Q5
     let quarter = (a & (QUARTER - 1)) - QUARTER;
     // Rescale Q5 to Q0: exact here, the value is above -1/4.
@@ -147,14 +147,13 @@ fn exp_between_minus_quarter_and_zero(a: i32) -> i32 {
 
 /// `1 / (1 + x)` for `0 <= x < 1` in Q0: three Newton-Raphson steps, gemmlowp's
 /// `one_over_one_plus_x_for_x_in_0_1`.
-fn one_over_one_plus(x: i32) -> i32 {
+pub(crate) fn one_over_one_plus(x: i32) -> i32 {
     const ONE_Q2: i32 = 1 << 29;
     const N48_OVER_17: i32 = 1515870810;
     const NEG_32_OVER_17: i32 = -1010580540;
     let mul = fixed::rounding_doubling_high_mul;
-    // Rounding half sum of x and 1 (the largest Q0), as gemmlowp's `RoundingHalfSum`.
-    let sum = x as i64 + i32::MAX as i64;
-    let half_denominator = ((sum + if sum >= 0 { 1 } else { -1 }) / 2) as i32;
+    // 1 is the largest Q0.
+    let half_denominator = half_of_sum(x, i32::MAX);
     let mut estimate = N48_OVER_17.wrapping_add(mul(half_denominator, NEG_32_OVER_17));
     for _ in 0..3 {
         let one_minus = ONE_Q2.wrapping_sub(mul(half_denominator, estimate));
@@ -166,8 +165,14 @@ fn one_over_one_plus(x: i32) -> i32 {
     fixed::saturating_shift_left(estimate, 1)
 }
 
+/// `(a + b) / 2`, rounded with ties away from zero: gemmlowp's `RoundingHalfSum`.
+pub(crate) fn half_of_sum(a: i32, b: i32) -> i32 {
+    let sum = a as i64 + b as i64;
+    ((sum + if sum >= 0 { 1 } else { -1 }) / 2) as i32
+}
+
 /// `e^x` for `x <= 0` in double precision without libm: halve into [-1/2, 0], series, square back.
-fn exp(x: f64) -> f64 {
+pub(crate) fn exp(x: f64) -> f64 {
     if x < -745.0 {
         return 0.0;
     }

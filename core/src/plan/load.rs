@@ -184,7 +184,7 @@ impl<'p> Plan<'p> {
     /// A step's parameters, if they lie inside the table and begin at a multiple of 4.
     pub fn parameters(&self, step: &StepRecord) -> Option<&'p [u8]> {
         let first = step.parameters as usize;
-        if first % 4 != 0 {
+        if !first.is_multiple_of(4) {
             return None;
         }
         self.parameters.get(first..first.checked_add(step.parameters_len as usize)?)

@@ -3,7 +3,7 @@
 use kiln_core::plan::{ALIGN, Header, MAGIC, Table, TensorRecord, Text, VERSION};
 use kiln_core::{Error, Plan, TargetId};
 
-use crate::support::{Aligned, Draft, IN_CONSTANTS, seal, tensor};
+use crate::support::{Aligned, Draft, IN_CONSTANTS, STRIDE, seal, tensor};
 
 fn load(bytes: &[u8]) -> Result<(), Error> {
     Plan::load(Aligned::new(bytes, 0).as_ref(), TargetId::ARMV7EM).map(|_| ())
@@ -40,7 +40,7 @@ fn bytes_may_follow_a_plan() {
 #[test]
 fn every_truncation_is_refused() {
     let bytes = Draft::default().bytes();
-    for len in (0..bytes.len()).step_by(if cfg!(miri) { 13 } else { 1 }) {
+    for len in (0..bytes.len()).step_by(STRIDE) {
         assert_eq!(load(&bytes[..len]), Err(Error::Truncated(len)));
     }
 }
@@ -96,9 +96,8 @@ fn targets() {
 #[test]
 fn every_changed_bit_is_noticed() {
     let bytes = Draft::default().bytes();
-    // Miri is slow.
-    for at in (0..bytes.len()).step_by(if cfg!(miri) { 97 } else { 1 }) {
-        for bit in 0..8 {
+    for at in (0..bytes.len()).step_by(STRIDE) {
+        for bit in (0..8).step_by(STRIDE) {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;
             assert!(load(&changed).is_err(), "bit {bit} of byte {at}");

@@ -46,6 +46,9 @@ pub struct PlanArgs {
     /// Print JSON (fields in docs/cli.md)
     #[arg(long)]
     pub json: bool,
+    /// Draw the memory map as SVG into this file too; not with `--board all`
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Check against this many bytes of RAM, where the board does not have less
     #[arg(long, value_name = "BYTES")]
     pub ram: Option<u64>,
@@ -85,7 +88,7 @@ pub struct FlashArgs {
     /// A board's name, or the path of its .toml file
     #[arg(long, value_name = "BOARD")]
     pub board: String,
-    /// Build and check the firmware, and stop there
+    /// Build and check the firmware, and stop there; for a real board, print how it is flashed
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -15,6 +15,7 @@ pub mod report;
 pub mod sources;
 mod values;
 pub mod verify;
+mod whole_file;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

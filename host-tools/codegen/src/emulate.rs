@@ -7,8 +7,8 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use kiln_boards::{Board, Run};
-use kiln_cortex_m::Exit;
-use kiln_cortex_m::replay::{DUMP_FILE, INPUT_FILE, OUTPUT_FILE};
+use kiln_device::Exit;
+use kiln_device::replay::{DUMP_FILE, INPUT_FILE, OUTPUT_FILE};
 use wait_timeout::ChildExt;
 
 use crate::dump::{DumpError, StepRecord, parse_dump};
@@ -21,7 +21,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 #[non_exhaustive]
 pub enum EmulateError {
     /// The board is not emulated.
-    #[error("board {board} is not emulated: its `[run]` kind is not `qemu`")]
+    #[error("board {board} is not emulated: its `[run]` kind is neither `qemu` nor `qemu-user`")]
     NotEmulated {
         /// The board.
         board: String,
@@ -91,6 +91,11 @@ pub enum EmulateError {
 }
 
 fn how_to_install(binary: &str) -> String {
+    if !binary.starts_with("qemu-system-") {
+        return "install it (Debian and Ubuntu: `apt-get install qemu-user`, Fedora: `dnf install qemu-user`; \
+                it runs on Linux only)"
+            .to_owned();
+    }
     let system = binary.strip_prefix("qemu-system-").unwrap_or("misc");
     let (debian, fedora) = match system {
         "arm" | "aarch64" => ("qemu-system-arm", format!("qemu-system-{system}")),
@@ -122,7 +127,7 @@ fn printed(output: &str) -> String {
 /// A run of firmware on an emulated board.
 #[derive(Clone, Debug)]
 pub struct Emulation<'a> {
-    /// The board; its `[run]` table must say `qemu`.
+    /// The board; its `[run]` table must say `qemu` or `qemu-user`.
     pub board: &'a Board,
     /// The firmware, an ELF file.
     pub elf: &'a Path,
@@ -157,7 +162,7 @@ impl<'a> Emulation<'a> {
     pub fn run(&self) -> Result<String, EmulateError> {
         let board = || self.board.name.clone();
         let elf = || self.elf.to_owned();
-        let Run::Qemu { binary, machine, args } = &self.board.run else {
+        let (Run::Qemu { binary, .. } | Run::QemuUser { binary, .. }) = &self.board.run else {
             return Err(EmulateError::NotEmulated { board: board() });
         };
         let program =
@@ -167,13 +172,8 @@ impl<'a> Emulation<'a> {
             .map_err(|source| EmulateError::File { path: elf(), source })?;
         let start = |source| EmulateError::Start { binary: binary.clone(), source };
 
-        let mut child = Command::new(program)
-            .args(["-M", machine, "-display", "none", "-monitor", "none", "-serial", "none"])
-            .args(["-semihosting-config", "enable=on,target=native"])
-            .args(args)
-            .args(self.arguments)
-            .arg("-kernel")
-            .arg(kernel)
+        let mut child = self
+            .command(&program, &kernel)
             .current_dir(self.directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -198,6 +198,28 @@ impl<'a> Emulation<'a> {
             Some(status) if status.success() => Ok(output),
             Some(status) => Err(EmulateError::Failed { board: board(), elf: elf(), status: status.code(), output }),
         }
+    }
+
+    /// The emulator with its arguments.
+    fn command(&self, program: &Path, elf: &Path) -> Command {
+        let mut command = Command::new(program);
+        match &self.board.run {
+            Run::QemuUser { sysroot, .. } => {
+                command.args(["-L", sysroot]).args(self.arguments);
+            }
+            Run::Qemu { machine, args, .. } => {
+                command
+                    .args(["-M", machine, "-display", "none", "-monitor", "none", "-serial", "none"])
+                    .args(["-semihosting-config", "enable=on,target=native"])
+                    .args(args)
+                    .args(self.arguments)
+                    .arg("-kernel");
+            }
+            // Refused before.
+            _ => {}
+        }
+        command.arg(elf);
+        command
     }
 
     /// Runs replay firmware over `cases`, the inputs of every case one after another, and returns

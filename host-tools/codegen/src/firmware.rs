@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-use kiln_boards::{Board, MemoryKind};
+use kiln_boards::Board;
+use kiln_core::crc::crc32;
 
+use crate::platform::{MEMORY, Platform};
 use crate::toolchain::{Toolchain, ToolchainError};
 
 /// Variable that names the directory all firmware is built in.
@@ -101,10 +103,10 @@ pub struct Firmware<'a> {
     pub name: &'a str,
     /// The board it is for.
     pub board: &'a Board,
-    /// The model's crate and whatever else the glue uses; kiln-cortex-m need not be named.
+    /// The model's crate and whatever else the glue uses; Kiln's crate for the board need not be named.
     pub dependencies: &'a [PathDependency],
     /// Rust items between model and firmware. They define `fn model() -> impl Replay`, called
-    /// once; `Replay` (of kiln-cortex-m) is in scope.
+    /// once; `Replay` is in scope, and `platform`, Kiln's crate for the board.
     pub glue: &'a str,
     /// The root of Kiln's source tree.
     pub sources: &'a Path,
@@ -124,14 +126,14 @@ impl Firmware<'_> {
     ///
     /// [`FirmwareError`].
     pub fn write(&self) -> Result<PathBuf, FirmwareError> {
-        self.check()?;
+        let platform = self.check()?;
         let directory = absolute(self.out)?.join("firmware");
         let source = directory.join("src");
         fs::create_dir_all(&source).map_err(file_error(&source))?;
-        write_if_changed(&directory.join("Cargo.toml"), &self.manifest()?)?;
-        write_if_changed(&directory.join("memory.x"), &memory_x(self.board))?;
-        write_if_changed(&directory.join("build.rs"), BUILD_RS)?;
-        write_if_changed(&source.join("main.rs"), &self.main_rs())?;
+        write_if_changed(&directory.join("Cargo.toml"), &self.manifest(&platform)?)?;
+        write_if_changed(&directory.join(MEMORY), &platform.memory_x(self.board))?;
+        write_if_changed(&directory.join("build.rs"), &platform.build_rs())?;
+        write_if_changed(&source.join("main.rs"), &self.main_rs(&platform))?;
         self.copy_lock(&directory)?;
         Ok(directory)
     }
@@ -177,14 +179,13 @@ impl Firmware<'_> {
         Ok(elf)
     }
 
-    fn check(&self) -> Result<(), FirmwareError> {
-        let board = |reason| Err(FirmwareError::Board { board: self.board.name.clone(), reason });
+    fn check(&self) -> Result<Platform, FirmwareError> {
+        let board = |reason| FirmwareError::Board { board: self.board.name.clone(), reason };
         if self.board.is_host() {
-            return board("programs for the host run without firmware");
+            return Err(board("programs for the host run without firmware"));
         }
-        if !self.board.target.starts_with("thumb") {
-            return board("there is start-up code for Cortex-M only");
-        }
+        let platform = Platform::of(self.board)
+            .ok_or_else(|| board("there is start-up code for Cortex-M, 32-bit RISC-V and Linux only"))?;
         let good = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_alphabetic())
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
@@ -199,26 +200,39 @@ impl Firmware<'_> {
                 });
             }
         }
-        Ok(())
+        Ok(platform)
     }
 
-    fn manifest(&self) -> Result<String, FirmwareError> {
+    /// The package's name, another one for every directory. Cargo tells packages that are no dependencies
+    /// by name and version only, so of two firmware crates of one name, built in one target directory, it
+    /// would take the older for the newer.
+    fn package(&self) -> Result<String, FirmwareError> {
+        let directory = absolute(self.out)?;
+        let crc = crc32(directory.as_os_str().as_encoded_bytes());
+        Ok(format!("{}-{crc:08x}", self.name))
+    }
+
+    fn manifest(&self, platform: &Platform) -> Result<String, FirmwareError> {
         let opt_level = match self.optimize {
             Optimize::Size => "\"s\"",
             Optimize::Speed => "3",
         };
-        let target = toml_path(&absolute(self.sources)?.join("targets/cortex-m"))?;
-        let mut dependencies = format!("kiln-cortex-m = {{ path = {target}, features = [\"emulation\"] }}\n");
+        let path = toml_path(&absolute(self.sources)?.join(platform.directory))?;
+        let mut dependencies = format!("{} = {{ path = {path}, features = [\"emulation\"] }}\n", platform.package);
         for PathDependency { package, path } in self.dependencies {
             dependencies += &format!("{package} = {{ path = {} }}\n", toml_path(&absolute(path)?)?);
         }
         Ok(format!(
             r#"# Written by Kiln.
 [package]
-name = "{name}"
+name = "{package}"
 version = "0.1.0"
 edition = "2024"
 publish = false
+
+[[bin]]
+name = "{name}"
+path = "src/main.rs"
 
 [dependencies]
 {dependencies}
@@ -234,11 +248,12 @@ panic = "abort"
 strip = "none"
 debug = false
 "#,
+            package = self.package()?,
             name = self.name
         ))
     }
 
-    fn main_rs(&self) -> String {
+    fn main_rs(&self, platform: &Platform) -> String {
         let run = match self.mode {
             Mode::Replay => "replay_and_exit",
             Mode::Dump => "dump_and_exit",
@@ -248,8 +263,11 @@ debug = false
 #![no_std]
 #![no_main]
 
+use {krate} as platform;
+
 mod glue {{
-    use kiln_cortex_m::Replay;
+    #[allow(unused_imports)]
+    use super::platform::{{self, Replay}};
 
 {glue}
 
@@ -260,11 +278,13 @@ mod glue {{
     }}
 }}
 
-#[kiln_cortex_m::entry]
-fn main() -> ! {{
-    kiln_cortex_m::{run}(&mut glue::set_up())
+// SAFETY: nothing else is called so, and start-up code calls it once.
+#[unsafe(export_name = "main")]
+extern "C" fn start() -> ! {{
+    platform::{run}(&mut glue::set_up())
 }}
 "#,
+            krate = platform.krate(),
             glue = self.glue
         )
     }
@@ -283,33 +303,6 @@ fn main() -> ! {{
         }
         Ok(())
     }
-}
-
-const BUILD_RS: &str = r#"//! Written by Kiln: tells the linker where memory is.
-
-fn main() {
-    let directory = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    println!("cargo::rerun-if-changed=memory.x");
-    println!("cargo::rustc-link-search={directory}");
-    println!("cargo::rustc-link-arg-bins=-Tlink.x");
-}
-"#;
-
-/// The linker script with a board's regions. Start-up code demands that the main ones are called
-/// FLASH and RAM.
-fn memory_x(board: &Board) -> String {
-    let mut text = format!("/* Written by Kiln for board {}. */\nMEMORY\n{{\n", board.name);
-    for kind in [MemoryKind::Flash, MemoryKind::Ram] {
-        let (main, access) = match kind {
-            MemoryKind::Flash => ("FLASH", "rx"),
-            MemoryKind::Ram => ("RAM", "rwx"),
-        };
-        for (i, region) in board.regions(kind).enumerate() {
-            let name = if i == 0 { main } else { &region.name };
-            text += &format!("  {name} ({access}) : ORIGIN = 0x{:08x}, LENGTH = 0x{:x}\n", region.start, region.bytes);
-        }
-    }
-    text + "}\n"
 }
 
 fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
@@ -369,13 +362,6 @@ mod tests {
             optimize: Optimize::Size,
             mode: Mode::Replay,
         }
-    }
-
-    #[test]
-    fn the_main_regions_get_the_names_start_up_code_wants() {
-        let text = memory_x(&Board::builtin("mps2-an386").unwrap());
-        assert!(text.contains("FLASH (rx) : ORIGIN = 0x00000000, LENGTH = 0x400000"), "{text}");
-        assert!(text.contains("RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 0x400000"), "{text}");
     }
 
     #[test]

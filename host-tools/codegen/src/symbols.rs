@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
-use object::read::elf::ElfFile32;
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex};
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex};
 use object::{SymbolKind, read};
 use rustc_demangle::demangle;
 
@@ -127,7 +126,7 @@ impl Sizes {
 }
 
 impl Elf {
-    /// Reads the 32-bit ELF file at `path`.
+    /// Reads the ELF file at `path`.
     ///
     /// # Errors
     ///
@@ -143,11 +142,15 @@ impl Elf {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, read::Error> {
-        let file = ElfFile32::<Endianness>::parse(bytes)?;
+        let file = read::File::parse(bytes)?;
         let mut sections = Vec::new();
         for section in file.sections() {
+            let name = section.name()?.to_owned();
+            // Start-up code for RISC-V makes a section of what is left of RAM.
+            if name == ".stack" {
+                continue;
+            }
             if let Some(kind) = section_kind(&section) {
-                let name = section.name()?.to_owned();
                 sections.push((section.address(), section.index(), Section { name, kind, bytes: section.size() }));
             }
         }
@@ -157,8 +160,9 @@ impl Elf {
         let mut symbols = Vec::new();
         for symbol in file.symbols() {
             let mangled = symbol.name()?;
-            // `$t` and `$d` tell instructions from constants; they name nothing.
-            if mangled.is_empty() || mangled.starts_with('$') {
+            // `$t` and `$d` tell instructions from constants, `.L` begins labels within a function: they name
+            // nothing.
+            if mangled.is_empty() || mangled.starts_with('$') || mangled.starts_with(".L") {
                 continue;
             }
             // Undefined symbols count: they are asked for, too.
@@ -284,19 +288,28 @@ fn fill_in_sizes(symbols: &mut [Symbol], sections: &[Placed]) {
 }
 
 fn origin(name: &str) -> Origin {
-    const PLATFORM_CRATES: [&str; 2] = ["kiln_cortex_m", "cortex_m_rt"];
-    const PLATFORM_SYMBOLS: [&str; 8] = [
+    const PLATFORM_CRATES: [&str; 6] =
+        ["kiln_device", "kiln_cortex_m", "cortex_m_rt", "kiln_riscv", "riscv_rt", "kiln_linux"];
+    const PLATFORM_SYMBOLS: [&str; 16] = [
         "DefaultHandler",
         "DefaultHandler_",
         "DefaultPreInit",
+        "ExceptionHandler",
         "HardFault",
         "HardFaultTrampoline",
         "HardFault_",
         "Reset",
+        "_abs_start",
+        "_default_abort",
+        "_default_start_trap",
+        "_pre_init_trap",
+        "_start",
+        "_start_trap",
+        "_start_trap_rust",
         "main",
     ];
     // Never inlined into the replay loop and holding nothing but the model's run.
-    if name.starts_with("kiln_cortex_m::replay::run_model") {
+    if name.starts_with("kiln_device::replay::run_model") {
         return Origin::Kiln;
     }
     let root = name.trim_start_matches(['<', '&']).split("::").next().unwrap_or(name);
@@ -318,7 +331,7 @@ mod tests {
         for (name, expected) in [
             ("kiln_kernels::conv::run", Origin::Kiln),
             ("<kiln_core::plan::Step as core::clone::Clone>::clone", Origin::Kiln),
-            ("kiln_cortex_m::replay::run_model::<fw::glue::Glue>", Origin::Kiln),
+            ("kiln_device::replay::run_model::<fw::glue::Glue>", Origin::Kiln),
             ("fw::glue::set_up", Origin::Kiln),
             ("core::slice::copy", Origin::Kiln),
             ("kiln_conv_smlad", Origin::Kiln),
@@ -328,8 +341,8 @@ mod tests {
             ("Reset", Origin::Platform),
             ("main", Origin::Platform),
             ("fw::__cortex_m_rt_main", Origin::Platform),
-            ("kiln_cortex_m::replay::replay::<fw::Glue>", Origin::Platform),
-            ("<kiln_cortex_m::semihosting::HostFiles as X>::read", Origin::Platform),
+            ("kiln_device::replay::replay::<fw::Glue>", Origin::Platform),
+            ("<kiln_device::semihosting::HostFiles as X>::read", Origin::Platform),
         ] {
             assert_eq!(origin(name), expected, "{name}");
         }

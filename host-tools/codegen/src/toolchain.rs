@@ -28,14 +28,13 @@ pub enum ToolchainError {
         /// The toolchains that were looked at and why each will not do.
         looked_at: String,
     },
-    /// No linker for bare-metal targets.
-    #[error(
-        "no linker for {target}: found neither rust-lld nor ld.lld; install LLD \
-         (Debian and Ubuntu: `apt-get install lld`, Fedora: `dnf install lld`, macOS: `brew install lld`)"
-    )]
+    /// No linker for the target.
+    #[error("no linker for {target}: {advice}")]
     NoLinker {
         /// The target triple.
         target: String,
+        /// What was looked for, and how to get it.
+        advice: String,
     },
 }
 
@@ -217,26 +216,56 @@ fn parse_release(verbose_version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A linker where the target has none of its own; `None` for targets with an operating system.
+/// The linker of a target; `None` where rustc's own choice is right, which is on the target itself.
 fn linker_for(
     target: &str,
     sysroot: &Path,
     candidates: &[(String, PathBuf)],
 ) -> Result<Option<PathBuf>, ToolchainError> {
-    if !target.contains("-none") {
+    let found = if target.contains("-none") {
+        bare_metal_linker(sysroot, candidates)
+    } else if let Some(prefix) = foreign_linux(target) {
+        cross_linker(&prefix)
+    } else {
         return Ok(None);
-    }
+    };
+    found.map(Some).map_err(|advice| ToolchainError::NoLinker { target: target.to_owned(), advice })
+}
+
+/// LLD, which knows every target. The error is what to do about its absence.
+fn bare_metal_linker(sysroot: &Path, candidates: &[(String, PathBuf)]) -> Result<PathBuf, String> {
     let others = candidates.iter().map(|(_, other)| other.as_path());
     let bundled = [sysroot].into_iter().chain(others).flat_map(bundled_linkers);
     let versioned = LLD_VERSIONS.rev().map(|version| format!("ld.lld-{version}"));
     let in_path = ["rust-lld".to_owned(), "ld.lld".to_owned()].into_iter().chain(versioned);
     // rustc knows how to speak to each of them by its name.
-    bundled
-        .filter(|path| path.is_file())
-        .chain(in_path.filter_map(|name| which::which(name).ok()))
-        .next()
-        .map(Some)
-        .ok_or_else(|| ToolchainError::NoLinker { target: target.to_owned() })
+    bundled.filter(|path| path.is_file()).chain(in_path.filter_map(|name| which::which(name).ok())).next().ok_or_else(
+        || {
+            "found neither rust-lld nor ld.lld; install LLD (Debian and Ubuntu: `apt-get install lld`, \
+             Fedora: `dnf install lld`, macOS: `brew install lld`)"
+                .to_owned()
+        },
+    )
+}
+
+/// What the programs of a cross compiler for Linux begin with: `aarch64-linux-gnu`. `None` where the target
+/// is another system or this computer's own.
+fn foreign_linux(target: &str) -> Option<String> {
+    let (cpu, system) = target.split_once("-unknown-linux-")?;
+    let own = cpu == env::consts::ARCH && env::consts::OS == "linux";
+    (!own).then(|| format!("{cpu}-linux-{system}"))
+}
+
+/// The C compiler of a system, which links against its C library. The error is what to do about its
+/// absence.
+fn cross_linker(prefix: &str) -> Result<PathBuf, String> {
+    let name = format!("{prefix}-gcc");
+    which::which(&name).map_err(|_| {
+        format!(
+            "{name} is not in PATH; install the cross compiler and its C library (Debian and Ubuntu: \
+             `apt-get install gcc-{prefix}`), or build on a computer of that kind"
+        )
+    })
 }
 
 /// Where a toolchain from rustup keeps its LLD.
@@ -288,6 +317,16 @@ mod tests {
         let candidates = [("fake".to_owned(), fake.path().to_owned())];
         let error = Toolchain::find_among("thumbv6m-none-eabi", &candidates).unwrap_err();
         assert!(error.to_string().contains("fake: older than 1.95"), "{error}");
+    }
+
+    #[test]
+    fn a_system_is_foreign_by_its_cpu_too() {
+        let own = format!("{}-unknown-linux-gnu", env::consts::ARCH);
+        assert_eq!(foreign_linux(&own).is_none(), cfg!(target_os = "linux"));
+        assert_eq!(foreign_linux("mips-unknown-linux-gnu").as_deref(), Some("mips-linux-gnu"));
+        assert_eq!(foreign_linux("thumbv6m-none-eabi"), None);
+        let error = linker_for("mips-unknown-linux-gnu", Path::new("/none"), &[]).unwrap_err().to_string();
+        assert!(error.contains("mips-linux-gnu-gcc is not in PATH"), "{error}");
     }
 
     #[test]

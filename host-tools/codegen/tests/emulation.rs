@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use kiln_boards::{Board, Run};
+use kiln_boards::{Board, Place, Run};
 use kiln_codegen::dump::StepRecord;
 use kiln_codegen::emulate::{EmulateError, Emulation};
 use kiln_codegen::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency};
@@ -68,9 +68,9 @@ impl Replay for Glue {
     fn output_count(&self) -> usize { 1 }
     fn output(&self, _: usize) -> &[u8] { &self.used }
     fn run(&mut self) {
-        kiln_cortex_m::stack::paint();
+        platform::stack::paint();
         if self.model.input[0] == 1 { deep(&self.model.input) }
-        self.used = (kiln_cortex_m::stack::used() as u32).to_le_bytes();
+        self.used = (platform::stack::used() as u32).to_le_bytes();
     }
     fn run_dumping(&mut self, _: &mut dyn FnMut(u32, &[u8])) {}
 }
@@ -84,7 +84,9 @@ fn model() -> impl Replay { Glue { model: standin::take(), used: [0; 4] } }
 /// A board that can be built for and run here, or `None` after saying what is missing.
 fn board(name: &str) -> Option<Board> {
     let board = Board::builtin(name).unwrap();
-    let Run::Qemu { binary, .. } = &board.run else { panic!("{name} is not emulated") };
+    let (Run::Qemu { binary, .. } | Run::QemuUser { binary, .. }) = &board.run else {
+        panic!("{name} is not emulated")
+    };
     let missing = match Toolchain::find(&board.target) {
         Err(error) => error.to_string(),
         Ok(_) if which::which(binary).is_err() => format!("{binary} is not in PATH"),
@@ -170,6 +172,10 @@ fn boots_and_runs(name: &str) {
         sizes.data,
         sizes.bss
     );
+    if board.has_system() {
+        // The C library's start-up code is not Kiln's to keep small.
+        return;
+    }
     // A stand-in is small; what surrounds it must be as well.
     assert!(elf.code_bytes(Origin::Platform) <= 1200, "start-up and file access have grown");
     assert!(elf.kiln_code_bytes() < 400);
@@ -198,11 +204,53 @@ fn a_model_runs_on_a_cortex_m0() {
 }
 
 #[test]
+fn a_model_runs_on_a_cortex_m33() {
+    boots_and_runs("mps2-an505");
+}
+
+#[test]
+fn a_model_runs_on_a_cortex_m55() {
+    boots_and_runs("mps3-an547");
+}
+
+#[test]
+fn a_model_runs_on_risc_v() {
+    boots_and_runs("qemu-riscv32");
+}
+
+#[test]
+fn a_model_runs_in_a_linux_process_on_aarch64() {
+    boots_and_runs("qemu-aarch64");
+}
+
+#[test]
 fn every_emulated_board_is_tested_here() {
-    let tested = ["microbit", "mps2-an385", "mps2-an386", "mps2-an500"];
+    let tested = [
+        "microbit",
+        "mps2-an385",
+        "mps2-an386",
+        "mps2-an500",
+        "mps2-an505",
+        "mps3-an547",
+        "qemu-aarch64",
+        "qemu-riscv32",
+    ];
     for board in Board::all().unwrap() {
-        assert!(board.is_host() || tested.contains(&board.name.as_str()), "{}", board.name);
+        assert!(board.run.place() != Place::Emulated || tested.contains(&board.name.as_str()), "{}", board.name);
     }
+}
+
+#[test]
+fn firmware_of_one_name_for_two_boards_of_one_target_stays_apart() {
+    let (Some(first), Some(second)) = (board("mps2-an505"), board("mps3-an547")) else { return };
+    assert_eq!(first.target, second.target);
+    let workshops = [Workshop::new(ADD_ONE), Workshop::new(ADD_ONE)];
+    let build = |board, workshop: &Workshop| fs::read(workshop.build(board, Mode::Replay).unwrap()).unwrap();
+    let [one, two] = [build(&first, &workshops[0]), build(&second, &workshops[1])];
+    assert!(one != two);
+    // Neither is taken for the other when nothing has to be built any more.
+    assert!(build(&first, &workshops[0]) == one);
+    assert!(build(&second, &workshops[1]) == two);
 }
 
 #[test]
@@ -267,11 +315,9 @@ fn planted_panics_and_allocations_are_found() {
     }
 }
 
-#[test]
-fn what_goes_wrong_on_the_board_is_told() {
-    let Some(board) = board("mps2-an386") else {
-        return;
-    };
+/// What firmware for `name` says when it is given part of a case, makes a bad access, or does not end.
+fn tells_what_goes_wrong(name: &str, bad_access: &str) {
+    let Some(board) = board(name) else { return };
     let workshop = Workshop::new(MISBEHAVE);
     let path = workshop.build(&board, Mode::Replay).unwrap();
     let mut emulation = Emulation::new(&board, &path, workshop.path());
@@ -282,12 +328,27 @@ fn what_goes_wrong_on_the_board_is_told() {
     assert!(error.to_string().contains("ends within a case"), "{error}");
 
     let error = emulation.replay(&[250; 16]).unwrap_err();
-    assert!(error.to_string().contains("hard fault"), "{error}");
+    assert!(error.to_string().contains(bad_access), "{error}");
 
     emulation.timeout = Duration::from_millis(500);
     let error = emulation.replay(&[251; 16]).unwrap_err();
     assert!(error.to_string().contains("did not end"), "{error}");
     assert!(error.to_string().contains("0.5 s"), "{error}");
+}
+
+#[test]
+fn what_goes_wrong_on_arm_is_told() {
+    tells_what_goes_wrong("mps2-an386", "hard fault");
+}
+
+#[test]
+fn what_goes_wrong_on_risc_v_is_told() {
+    tells_what_goes_wrong("qemu-riscv32", "hard fault");
+}
+
+#[test]
+fn what_goes_wrong_in_a_linux_process_is_told() {
+    tells_what_goes_wrong("qemu-aarch64", "a signal");
 }
 
 #[test]
@@ -328,6 +389,14 @@ fn a_missing_emulator_is_named_with_its_package() {
     let elf = directory.path().join("x.elf");
     let error = Emulation::new(&board, &elf, directory.path()).run().unwrap_err().to_string();
     for part in ["mps2-an386", "qemu-system-nowhere", "apt-get install", "brew install qemu"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let mut board = Board::builtin("qemu-aarch64").unwrap();
+    if let Run::QemuUser { binary, .. } = &mut board.run {
+        *binary = "qemu-nowhere".to_owned();
+    }
+    let error = Emulation::new(&board, &elf, directory.path()).run().unwrap_err().to_string();
+    for part in ["qemu-aarch64", "qemu-nowhere", "apt-get install qemu-user"] {
         assert!(error.contains(part), "{error}");
     }
     let host = Board::builtin("host").unwrap();

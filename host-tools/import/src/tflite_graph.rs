@@ -1,6 +1,6 @@
 //! From a checked TFLite file to a graph.
 
-use kiln_core::{DType, Shape, TensorType};
+use kiln_core::{DType, MAX_RANK, Shape, TensorType};
 use kiln_ops::{self as ops, Activation, Op, Pool2d, PoolKind};
 use kiln_planner::graph::{Entry, Graph, Node, Quant, ValueId};
 
@@ -71,6 +71,10 @@ impl<'f, 'a> Import<'f, 'a> {
                 let shape = self.output_type(operator)?.shape;
                 self.node(operator, ops::Reshape { shape }, 1)
             }
+            (Some("TRANSPOSE"), _) => self.transpose(operator),
+            (Some("QUANTIZE"), _) => self.node(operator, ops::Quantize, 1),
+            (Some("DEQUANTIZE"), _) => self.node(operator, ops::Dequantize, 1),
+            (Some("LOG_SOFTMAX"), _) => self.log_softmax(operator),
             _ => Err("Kiln has no such operator yet".into()),
         }
     }
@@ -89,6 +93,7 @@ impl<'f, 'a> Import<'f, 'a> {
             _ => return Err("its options are missing".into()),
         };
         let mut inputs = self.inputs(operator, 2, 3)?;
+        self.refuse_hybrid(&inputs)?;
         let x = self.graph.value(inputs[0]).ty.shape;
         if depthwise {
             inputs[1] = self.depthwise_weights(inputs[1])?;
@@ -101,7 +106,7 @@ impl<'f, 'a> Import<'f, 'a> {
         let groups = match (depthwise, w.last()) {
             (true, _) => x.last(),
             (false, 0) => return Err("the weights have no channels".into()),
-            (false, per_group) if x.last() % per_group == 0 => x.last() / per_group,
+            (false, per_group) if x.last().is_multiple_of(per_group) => x.last() / per_group,
             (false, per_group) => {
                 return Err(format!("{} channels don't divide by the weights' {per_group}", x.last()));
             }
@@ -150,6 +155,7 @@ impl<'f, 'a> Import<'f, 'a> {
             return Err("its weights are shuffled for one CPU kernel: convert the model without that".into());
         }
         let inputs = self.inputs(operator, 2, 3)?;
+        self.refuse_hybrid(&inputs)?;
         let op = ops::FullyConnected { keep_dims: keep_num_dims, activation: activation(a)? };
         self.finish(operator, op, inputs)
     }
@@ -181,6 +187,34 @@ impl<'f, 'a> Import<'f, 'a> {
         self.node(operator, ops::Softmax { beta }, 1)
     }
 
+    fn log_softmax(&mut self, operator: &Operator<'a>) -> Result<(), Refusal> {
+        let y = self.output(operator)?;
+        let (scale, zero_point) = ops::LOG_SOFTMAX_OUTPUT;
+        if self.file.tensors[y].dtype == tflite::DType::I8 && self.quant(y)? != Quant::per_tensor(scale, zero_point) {
+            return Err("an int8 log-softmax needs an output scale of 1/16 and a zero point of 127".into());
+        }
+        self.node(operator, ops::LogSoftmax, 1)
+    }
+
+    /// The second input is the permutation, which must be known.
+    fn transpose(&mut self, operator: &Operator<'a>) -> Result<(), Refusal> {
+        let inputs = self.inputs(operator, 2, 2)?;
+        let (x, permutation) = (self.graph.value(inputs[0]), self.graph.value(inputs[1]));
+        let data = self.graph.constant_data(inputs[1]).ok_or("its permutation is not constant")?;
+        if permutation.ty.dtype != DType::I32 || permutation.ty.shape.elements() != Some(x.ty.shape.rank() as u64) {
+            let (dtype, shape) = (permutation.ty.dtype.name(), permutation.ty.shape);
+            return Err(format!("its permutation is {dtype} {shape:?} for {} dimensions", x.ty.shape.rank()));
+        }
+        let axes: Vec<i32> = data.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes)).collect();
+        let known = axes.iter().map(|&axis| usize::try_from(axis).ok()).collect::<Option<Vec<usize>>>();
+        let op = known.and_then(|axes| ops::Transpose::new(&axes));
+        let op = op.ok_or_else(|| format!("{axes:?} is not a permutation of its dimensions"))?;
+        if x.ty.dtype == DType::I8 && self.quant(self.output(operator)?)? != moved(&x.quant, &op) {
+            return Err("input and output differ in scale or zero point, which a transpose can't change".into());
+        }
+        self.finish(operator, op, vec![inputs[0]])
+    }
+
     /// A node whose inputs are exactly the operator's first `count`.
     fn node(&mut self, operator: &Operator<'a>, op: impl Into<Op>, count: usize) -> Result<(), Refusal> {
         let most = if count == 1 { 2 } else { count };
@@ -188,6 +222,17 @@ impl<'f, 'a> Import<'f, 'a> {
         // The second input of a reshape or softmax repeats what the output's type says.
         inputs.truncate(count);
         self.finish(operator, op, inputs)
+    }
+
+    /// Refuses float32 activations with int8 weights, for which TFLite quantizes activations as it runs.
+    fn refuse_hybrid(&self, inputs: &[ValueId]) -> Result<(), Refusal> {
+        let dtypes = [0, 1].map(|i| inputs.get(i).map(|&id| self.graph.value(id).ty.dtype));
+        if dtypes != [Some(DType::F32), Some(DType::I8)] {
+            return Ok(());
+        }
+        Err("its weights are int8 but its input is float32 (dynamic-range quantization), which Kiln does not compute: \
+             convert the model with a representative dataset, or without quantization"
+            .into())
     }
 
     fn finish(&mut self, operator: &Operator<'a>, op: impl Into<Op>, inputs: Vec<ValueId>) -> Result<(), Refusal> {
@@ -205,7 +250,7 @@ impl<'f, 'a> Import<'f, 'a> {
                 want.shape
             ));
         }
-        let name = self.file.tensors[tensor].name.to_string();
+        let name = self.node_name(tensor);
         if ty.shape == want.shape {
             self.nodes.push(Node { name, op, inputs, output });
             return Ok(());
@@ -218,6 +263,15 @@ impl<'f, 'a> Import<'f, 'a> {
         let view = ops::Reshape { shape: want.shape };
         self.nodes.push(Node { name, op: view.into(), inputs: vec![computed], output });
         Ok(())
+    }
+
+    /// What a node is called in reports: the tensor's name, or its first part. Converters join the names of
+    /// everything they fused with semicolons; the first part usually says enough.
+    fn node_name(&self, tensor: usize) -> String {
+        let whole = self.file.tensors[tensor].name;
+        let first = whole.split(';').find(|part| !part.is_empty()).unwrap_or(whole);
+        let taken = self.nodes.iter().any(|node| node.name == first);
+        if taken { whole.to_string() } else { first.to_string() }
     }
 
     /// The operator's inputs, of which there must be `min` to `max`; trailing omitted ones are cut.
@@ -317,6 +371,12 @@ fn activation(activation: tflite::Activation) -> Result<Activation, Refusal> {
         tflite::Activation::ReluN1To1 => Activation::ReluN1To1,
         other => return Err(format!("the fused activation {other:?} is not supported yet")),
     })
+}
+
+/// Quantization after a transpose: scales along an axis stay with it.
+fn moved(quant: &Quant, op: &ops::Transpose) -> Quant {
+    let axis = if quant.scales.len() > 1 { op.axes(MAX_RANK).position(|axis| axis == quant.axis) } else { None };
+    Quant { axis: axis.unwrap_or(quant.axis), ..quant.clone() }
 }
 
 /// Two sizes of a file as Kiln counts them.

@@ -76,7 +76,7 @@ fn fold(values: &[Value], uses: &[u32], node: &Node, work: &mut u64) -> Option<A
         return None;
     }
     let bare = |v: &Value| v.ty.dtype == DType::I8 && v.quant.scales.is_empty();
-    let moves_bytes = matches!(node.op, Op::Copy(_)) || matches!(node.op.effect(), Effect::View(_));
+    let moves_bytes = matches!(node.op, Op::Copy(_) | Op::Transpose(_)) || matches!(node.op.effect(), Effect::View(_));
     if !moves_bytes && (bare(output) || node.inputs.iter().any(|&id| bare(value(id)))) {
         return None;
     }

@@ -1,7 +1,10 @@
 //! Random cases for every operator.
 
 use kiln_core::{DType, Shape, TensorType};
-use kiln_ops::{Activation, Add, Conv2d, Copy, FullyConnected, Op, Pool2d, PoolKind, Softmax};
+use kiln_ops::{
+    Activation, Add, Conv2d, Copy, Dequantize, FullyConnected, LOG_SOFTMAX_OUTPUT, LogSoftmax, Op, Pool2d, PoolKind,
+    Quantize, Softmax, Transpose,
+};
 
 use crate::support::{Case, Random, Tensor};
 
@@ -24,6 +27,11 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         6 => add(DType::I8, random),
         7 => softmax(DType::I8, random),
         8 => copy(random),
+        9 => transpose(random),
+        10 => quantize(DType::F32, random),
+        11 => quantize(DType::I8, random),
+        12 => dequantize(random),
+        13 => log_softmax(DType::I8, random),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -31,6 +39,7 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         36 => pool(PoolKind::Max, DType::F32, random),
         37 => add(DType::F32, random),
         38 => softmax(DType::F32, random),
+        39 => log_softmax(DType::F32, random),
         _ => panic!("row {number} has no generator: add one"),
     }
 }
@@ -252,6 +261,61 @@ pub(crate) fn softmax_of(dtype: DType, dims: &[u32], random: &mut Random) -> Cas
         output.scales = vec![1.0 / 256.0];
         output.zero_points = vec![-128];
     }
+    Case { op, inputs, output }
+}
+
+fn log_softmax(dtype: DType, random: &mut Random) -> Case {
+    let mut dims = any_dims(random);
+    if random.one_in(3) {
+        *dims.last_mut().unwrap() = random.size(1, most(300));
+    }
+    log_softmax_of(dtype, &dims, random)
+}
+
+pub(crate) fn log_softmax_of(dtype: DType, dims: &[u32], random: &mut Random) -> Case {
+    let inputs = vec![tensor(dtype, dims, random)];
+    let op = Op::from(LogSoftmax);
+    let mut output = output(op, &inputs, random).unwrap();
+    if dtype == DType::I8 {
+        output.scales = vec![LOG_SOFTMAX_OUTPUT.0];
+        output.zero_points = vec![LOG_SOFTMAX_OUTPUT.1];
+    }
+    Case { op, inputs, output }
+}
+
+/// To int8, from float32 or int8.
+fn quantize(from: DType, random: &mut Random) -> Case {
+    let inputs = vec![tensor(from, &any_dims(random), random)];
+    let op = Op::from(Quantize);
+    let mut output = output(op, &inputs, random).unwrap();
+    if random.one_in(4) {
+        // A power of two, so that many quotients end in a half.
+        output.scales = vec![2f32.powi(random.range(-5, 1) as i32)];
+    }
+    Case { op, inputs, output }
+}
+
+fn dequantize(random: &mut Random) -> Case {
+    let inputs = vec![tensor(DType::I8, &any_dims(random), random)];
+    let op = Op::from(Dequantize);
+    let output = output(op, &inputs, random).unwrap();
+    Case { op, inputs, output }
+}
+
+fn transpose(random: &mut Random) -> Case {
+    let dtype = random.pick(&[DType::I8, DType::F16, DType::F32, DType::I64]);
+    let rank = random.size(1, 8) as usize;
+    let longest = if rank < 5 { most(7) } else { 3 };
+    let dims: Vec<u32> = (0..rank).map(|_| random.size(1, longest)).collect();
+    let ty = ty(dtype, &dims);
+    let mut permutation: Vec<usize> = (0..rank).collect();
+    for i in 1..rank {
+        permutation.swap(i, random.range(0, i as i64) as usize);
+    }
+    let data = random.bytes(ty.bytes().unwrap() as usize);
+    let inputs = vec![Tensor { ty, scales: vec![], zero_points: vec![], data, constant: false }];
+    let op = Op::from(Transpose::new(&permutation).unwrap());
+    let output = output(op, &inputs, random).unwrap();
     Case { op, inputs, output }
 }
 

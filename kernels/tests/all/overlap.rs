@@ -80,7 +80,7 @@ fn one_input_in_two_roles() {
 /// The lag as its definition says it, from the list of every read and write.
 fn lag_by_brute_force(case: &Case, direction: Direction) -> u64 {
     let (x, y) = (&case.inputs[0].ty, &case.output.ty);
-    let size = (x.dtype.bits() / 8) as i64;
+    let [size, written] = [x, y].map(|ty| (ty.dtype.bits() / 8) as i64);
     // For each output element, ascending: the lowest and the highest input element read for it.
     let mut reads: Vec<Option<(i64, i64)>> = Vec::new();
     let mut windows = |window: kiln_ops::Window2d, inputs_of: &dyn Fn(u32) -> u32| {
@@ -123,6 +123,24 @@ fn lag_by_brute_force(case: &Case, direction: Direction) -> u64 {
             let vectors = (0..y.shape.elements().unwrap() as i64).map(|i| i / outputs * inputs);
             reads.extend(vectors.map(|first| Some((first, first + inputs - 1))));
         }
+        Op::Transpose(op) => {
+            let axes: Vec<usize> = op.axes(y.shape.rank()).collect();
+            let count = y.shape.elements().unwrap();
+            let first = |i: u64| {
+                let (mut rest, mut from) = (i, 0);
+                for (&axis, &dim) in axes.iter().zip(y.shape.dims()).rev() {
+                    let inner: u64 = x.shape.dims()[axis + 1..].iter().map(|&d| d as u64).product();
+                    from += rest % dim as u64 * inner;
+                    rest /= dim as u64;
+                }
+                from as i64
+            };
+            reads.extend((0..count).map(|i| Some((first(i), first(i)))));
+        }
+        Op::Dequantize(_) => {
+            let count = y.shape.elements().unwrap() as i64;
+            reads.extend((0..count).map(|i| Some((i, i))));
+        }
         _ => return 0,
     }
     // Down is up in a mirror.
@@ -138,7 +156,7 @@ fn lag_by_brute_force(case: &Case, direction: Direction) -> u64 {
     for (i, least) in ascending.iter().enumerate().rev() {
         // Element `i` is written when those after it are still to be read for.
         if later != i64::MAX {
-            lag = lag.max((i as i64 + 1 - later) * size);
+            lag = lag.max((i as i64 + 1) * written - later * size);
         }
         later = later.min(least.unwrap_or(i64::MAX));
     }

@@ -1,6 +1,8 @@
 //! What happens when something goes wrong under emulation: it ends, with a code that says so.
 
-use crate::{Exit, exit};
+use kiln_device::semihosting::exit;
+
+use crate::Exit;
 
 /// Required by the language. Nothing may panic, so the linker drops it; a check of the firmware's
 /// symbols proves that it did.

@@ -100,7 +100,9 @@ fn explain(error: &Error) -> String {
             format!("memory bank {bank} needs {need} bytes and has {given} (there may be {most} banks)")
         }
         Error::MemoryAlignment(bank, align) => {
-            format!("memory bank {bank} must begin at a multiple of {align}, which this computer's memory here does not")
+            format!(
+                "memory bank {bank} must begin at a multiple of {align}, which this computer's memory here does not"
+            )
         }
         Error::ExtentValue(extent, value) => {
             format!("{value} is not a size that varying dimension {extent} can have")

@@ -3,8 +3,11 @@
 use kiln_boards::{Board, MemoryKind, Run};
 
 use crate::console::{self, Style};
-use crate::report::table::{Align, Table, thousands};
+use crate::report::table::{self, Align, Table};
 use crate::{CliError, Outcome};
+
+/// The table's width with every name in full: cutting them would not make it fit 80 columns either.
+const WIDTH: usize = 110;
 
 /// Prints every board that is built in.
 pub fn run() -> Result<Outcome, CliError> {
@@ -34,17 +37,23 @@ fn list(boards: &[Board], style: Style) -> String {
             memory(board, MemoryKind::Ram),
             board.clock_hz.map_or(String::new(), megahertz),
             match &board.run {
-                Run::Host {} => "here".to_owned(),
-                Run::Qemu { machine, .. } => format!("QEMU, {machine}"),
-            },
+                Run::Host {} => "here",
+                Run::Qemu { .. } | Run::QemuUser { .. } => "QEMU",
+                Run::ProbeRs { .. } => "probe-rs",
+                Run::Uf2 { .. } => "UF2 file",
+                Run::Espflash { .. } => "espflash",
+                Run::Bossac {} => "bossac",
+                Run::Linux {} => "Linux",
+            }
+            .to_owned(),
         ]);
     }
-    table.render(style.width)
+    table.render(style.width.max(WIDTH))
 }
 
 /// Bytes of the board's main region of a kind, which is the one that plans use.
 fn memory(board: &Board, kind: MemoryKind) -> String {
-    board.regions(kind).next().map_or(String::new(), |region| thousands(region.bytes))
+    board.regions(kind).next().map_or(String::new(), |region| table::memory(region.bytes))
 }
 
 /// Clocks are whole megahertz or a few decimals of one.

@@ -1,11 +1,13 @@
 //! `kiln flash`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use kiln_boards::{Board, Run};
+use kiln_boards::{Board, Place};
 use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
+use kiln_codegen::flashing::recipe;
 use kiln_codegen::symbols::Elf;
 use kiln_codegen::target_of;
 use kiln_planner::graph::Graph;
@@ -20,9 +22,9 @@ use crate::{CliError, Outcome, console, sources};
 /// Builds a model's firmware, checks it, and runs it once on the emulated board.
 pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    if !matches!(board.run, Run::Qemu { .. }) {
+    if board.is_host() {
         return Err(CliError::BadInput(format!(
-            "board {} can't be flashed: only emulated boards can so far; `kiln boards` lists them",
+            "board {} can't be flashed: it is this computer, where `kiln run` runs a model as it is",
             board.name
         )));
     }
@@ -32,6 +34,9 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let fit = report(&file.name, &planned, &board, None)?;
     if !fit.fits {
         return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
+    }
+    if board.run.place() == Place::Real {
+        return real(&board, args);
     }
     let root = sources::root().map_err(CliError::BadInput)?;
     let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
@@ -75,12 +80,32 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     Ok(if same { Outcome::Fine } else { Outcome::No })
 }
 
+/// What there is for real boards so far: how the firmware that a user builds gets there.
+fn real(board: &Board, args: &FlashArgs) -> Result<Outcome, CliError> {
+    let model = args.model.display();
+    let compile = format!("`kiln compile {model} --board {} --out DIR` writes the model's crate for it", args.board);
+    let Some(recipe) = recipe(board, Path::new("FIRMWARE.elf")).filter(|_| args.dry_run) else {
+        return Err(CliError::BadInput(format!(
+            "board {} is real hardware, for which Kiln builds no firmware yet; {compile}, to use in firmware of your \
+             own, and `--dry-run` prints how that is flashed",
+            board.name
+        )));
+    };
+    console::out(&(recipe.steps.join("\n") + "\n"))?;
+    let missing = recipe.tools.iter().filter(|tool| !tool.installed());
+    let missing: String = missing.map(|t| format!("\n{} is not in PATH; get it: {}", t.program, t.install)).collect();
+    Err(CliError::BadInput(format!(
+        "Kiln builds no firmware for board {} yet: FIRMWARE.elf is your own; {compile}{missing}",
+        board.name
+    )))
+}
+
 /// Runs the firmware on a ramp and compares its outputs with this computer's.
 fn run_once(
     graph: &Graph,
     planned: &Planned,
     board: &Board,
-    elf: &std::path::Path,
+    elf: &Path,
     result: &mut String,
 ) -> Result<bool, CliError> {
     let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());

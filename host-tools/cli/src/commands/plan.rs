@@ -10,12 +10,18 @@ use crate::args::PlanArgs;
 use crate::console::{self, Style};
 use crate::model::ModelFile;
 use crate::report::json::{AllBoards, FORMAT, PlanReport};
+use crate::report::svg::svg;
 use crate::report::{report, text};
-use crate::{CliError, Outcome};
+use crate::{CliError, Outcome, whole_file};
 
 /// Plans a model for a board, or for all of them, and prints what it needs.
 pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     let all = args.board == "all";
+    if all && args.svg.is_some() {
+        return Err(CliError::BadInput(
+            "--svg draws the plan for one board: name the board instead of --board all".to_owned(),
+        ));
+    }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
     let graph = file.graph()?;
@@ -23,6 +29,9 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
+            if let Some(path) = &args.svg {
+                whole_file::write(path, svg(one).as_bytes())?;
+            }
             console::out(&if args.json { json(one)? } else { text::plan(one, Style::of_stdout()) })?;
             if !fits {
                 return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(one))));

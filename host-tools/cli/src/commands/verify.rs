@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use kiln_boards::{Board, Run};
+use kiln_boards::{Board, Place};
 use kiln_codegen::target_of;
 use kiln_planner::Options;
 
@@ -16,7 +16,7 @@ use crate::{CliError, Outcome, console, sources};
 /// Replays a folder on this computer or on an emulated board.
 pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
     let board = Board::load(args.board.as_deref().unwrap_or("host"))?;
-    if !matches!(board.run, Run::Host {} | Run::Qemu { .. }) {
+    if board.run.place() == Place::Real {
         return Err(CliError::BadInput(format!(
             "board {} is not emulated, so a folder can't be replayed on it; `kiln boards` lists those that are",
             board.name

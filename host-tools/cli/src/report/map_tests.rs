@@ -1,53 +1,7 @@
 use unicode_width::UnicodeWidthStr;
 
-use super::super::json::*;
+use super::super::sample::chain;
 use super::*;
-
-/// A chain of `steps` steps; step `i` reads tensor `i` and writes tensor `i + 1`. Two arenas' ends
-/// take turns, so tensors meet and leave gaps.
-fn chain(steps: usize) -> PlanReport {
-    let arena = 10_000;
-    let mut tensors = Vec::new();
-    for i in 0..=steps {
-        let bytes = 1_000 + (i as u64 * 977) % 3_000;
-        tensors.push(Tensor {
-            name: format!("functional_1/activation_{i}/Relu;functional_1/batch_normalization_{i}/FusedBatchNormV3"),
-            kind: if i == 0 { Kind::Input } else { Kind::Intermediate },
-            region: Region::Arena,
-            offset: if i % 2 == 0 { 0 } else { arena - bytes },
-            bytes,
-            first_step: i.saturating_sub(1),
-            last_step: i.min(steps - 1),
-            dtype: Some("int8"),
-            shape: Some(vec![1, bytes as u32]),
-        });
-    }
-    let steps = (0..steps).map(|index| Step {
-        index,
-        op: "conv2d",
-        name: tensors[index + 1].name.clone(),
-        kernel: "conv2d int8",
-        macs: 1_000_000,
-        inputs: vec![tensors[index].name.clone()],
-        outputs: vec![tensors[index + 1].name.clone()],
-        scratch: 0,
-    });
-    PlanReport {
-        format: FORMAT,
-        model: "chain".into(),
-        board: "board".into(),
-        target: "armv7e-m".into(),
-        entry: "infer".into(),
-        fits: true,
-        ram: Ram { arena, lower_bound: arena, state: 0, io: 0, total: arena, limit: None, region: None },
-        flash: Flash { constants: 0, plan: 0, total: 0, limit: None, region: None },
-        optimal: true,
-        peak: Some(Peak { step: steps.len() - 1, tensors: Vec::new() }),
-        short: Vec::new(),
-        steps: steps.collect(),
-        tensors,
-    }
-}
 
 /// The lines between the box's top and bottom, without their labels.
 fn picture(map: &str) -> Vec<String> {

@@ -3,6 +3,9 @@
 pub mod json;
 pub mod map;
 mod operands;
+#[cfg(test)]
+mod sample;
+pub mod svg;
 pub mod table;
 pub mod text;
 

@@ -125,6 +125,17 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// The size of a memory in the largest unit of which it is a whole number: "256 KiB", "1 GiB". What is no
+/// whole number of KiB is rounded down, so that nobody counts on what is not there.
+pub fn memory(bytes: u64) -> String {
+    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", thousands(bytes / unit)),
+        None if bytes < 1 << 10 => format!("{} B", thousands(bytes)),
+        None => format!("{} KiB", thousands(bytes >> 10)),
+    }
+}
+
 /// `count` with its noun: "1 step", "13 steps".
 pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{} {noun}s", thousands(count as u64)) }
@@ -140,6 +151,12 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_000), "1,000");
         assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(memory(1 << 30), "1 GiB");
+        assert_eq!(memory(4 << 20), "4 MiB");
+        assert_eq!(memory(1_376 << 10), "1,376 KiB");
+        assert_eq!(memory(2_096_896), "2,047 KiB");
+        assert_eq!(memory(1_023), "1,023 B");
+        assert_eq!(memory(0), "0 B");
         assert_eq!(shorten("functional_1/activation/Relu", 10), "fun…n/Relu");
         assert_eq!(shorten("a/Relu;a/BatchNorm;a/Conv2D", 10), "a/Relu;…");
         assert_eq!(shorten("activation/Relu;a/BatchNorm", 10), "ac…/Relu;…");

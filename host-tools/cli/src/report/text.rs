@@ -2,7 +2,7 @@
 
 use super::json::{Kind, PlanReport, Region, Short};
 use super::map::map;
-use super::table::{Align, Table, counted, printable, shorten, thousands};
+use super::table::{Align, Table, counted, memory, printable, shorten, thousands};
 use crate::console::Style;
 
 /// The whole report on one board.
@@ -95,8 +95,9 @@ pub fn boards(model: &str, reports: &[PlanReport], style: Style) -> String {
         ("of", Align::Right),
         ("", Align::Left),
     ];
-    let mut table = Table::new(&columns, 0);
-    let limit = |bytes: Option<u64>| bytes.map_or("any".to_owned(), thousands);
+    // Names stay whole, since they are what is typed next.
+    let mut table = Table::new(&columns, 1);
+    let limit = |bytes: Option<u64>| bytes.map_or("any".to_owned(), memory);
     for report in reports {
         let short: Vec<String> = report.short.iter().map(short).collect();
         table.row([

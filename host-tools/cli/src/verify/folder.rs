@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_core::DType;
 
-use super::compare::Check;
+use super::compare::Rule;
 use super::error::VerifyError;
 use super::io_json::{self, IoJson, Tensor};
 
@@ -21,7 +21,7 @@ pub struct Folder {
     /// The model file.
     pub model: PathBuf,
     /// How outputs are compared.
-    pub check: Check,
+    pub check: Rule,
     /// The groups.
     pub groups: Vec<Group>,
 }
@@ -55,7 +55,7 @@ impl Folder {
         let bytes = read_limited(&json, MAX_IO_JSON)?;
         let wrong = |what: String| VerifyError::IoJson { path: json.clone(), what };
         let io = io_json::parse(&bytes).map_err(wrong)?;
-        let check = Check::from_spec(&io.check).map_err(wrong)?;
+        let check = Rule::from_spec(&io.check).map_err(wrong)?;
         let groups = io.groups.iter().map(|g| read_group(path, &json, &io, g)).collect::<Result<_, _>>()?;
         let model = path.join(&io.model.file);
         Ok(Folder { path: path.to_owned(), io, model, check, groups })

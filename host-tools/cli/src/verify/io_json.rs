@@ -45,11 +45,24 @@ pub struct CheckSpec {
     pub kind: String,
     /// Absolute tolerance.
     #[serde(default)]
-    pub atol: Option<f64>,
+    pub atol: Option<Tolerance>,
     /// Relative tolerance.
     #[serde(default)]
     pub rtol: Option<f64>,
 }
+
+/// An absolute tolerance.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged, expecting = "atol is neither a number nor \"one output quantisation step\"")]
+pub enum Tolerance {
+    /// This much.
+    Number(f64),
+    /// In words; [`ONE_STEP`] is understood.
+    Words(String),
+}
+
+/// The tolerance of one step of the quantization that an output was dequantized from.
+pub(super) const ONE_STEP: &str = "one output quantisation step";
 
 /// An input or output of the model.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -204,6 +217,7 @@ mod tests {
         assert!(with("/inputs/0/shape", serde_json::json!([u64::MAX, 3])).contains("too large"));
         assert!(with("/groups", serde_json::json!([])).contains("nothing to verify"));
         assert!(with("/state", "odd".into()).contains("odd"));
+        assert!(with("/check", serde_json::json!({"kind": "tolerance", "atol": [1]})).contains("neither a number"));
         assert!(with("/groups/0/inputs", serde_json::json!([])).contains("inputs"));
         assert!(parse(b"{").unwrap_err().contains("not a folder description"));
     }

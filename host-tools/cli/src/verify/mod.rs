@@ -11,7 +11,7 @@ mod io_json;
 pub mod locate;
 mod run;
 
-pub use compare::{Check, Difference};
+pub use compare::{Check, Difference, Rule};
 pub use error::VerifyError;
 pub use folder::{Case, Folder, Group};
 pub use io_json::{IoJson, parse as parse_io_json};

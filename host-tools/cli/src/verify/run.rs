@@ -10,7 +10,7 @@ use kiln_planner::graph::{Graph, ValueId};
 use kiln_target_host::Runner;
 
 use super::board::Emulated;
-use super::compare::Difference;
+use super::compare::{Check, Difference};
 use super::error::VerifyError;
 use super::folder::{Case, Folder, Group};
 use super::io_json::Tensor;
@@ -85,6 +85,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, VerifyError> {
     check_interface(folder, graph, planned)?;
+    let checks = checks(folder, graph, planned)?;
     let mut device: Box<dyn Device> = if board.is_host() {
         Box::new(Here(Runner::new(&planned.bytes).map_err(|e| VerifyError::Model(e.to_string()))?, entry_name(planned)))
     } else {
@@ -94,7 +95,7 @@ pub fn run(
     let mut groups = Vec::new();
     for group in &folder.groups {
         progress(&format!("replaying group '{}': {} cases", group.name, group.cases.len()));
-        groups.push(run_group(folder, graph, planned, group, device.as_mut())?);
+        groups.push(run_group(folder, &checks, graph, planned, group, device.as_mut())?);
     }
     Ok(Report { groups })
 }
@@ -149,6 +150,7 @@ impl Device for Here {
 
 fn run_group(
     folder: &Folder,
+    checks: &[Check],
     graph: &Graph,
     planned: &Planned,
     group: &Group,
@@ -161,10 +163,11 @@ fn run_group(
     for (case_index, case) in group.cases.iter().enumerate() {
         for (run_index, run) in case.runs.iter().enumerate() {
             let outputs = results.next().map_or(&[][..], Vec::as_slice);
-            for (number, (want, tensor)) in run.outputs.iter().zip(&folder.io.outputs).enumerate() {
+            let expected = run.outputs.iter().zip(&folder.io.outputs).zip(checks);
+            for (number, ((want, tensor), check)) in expected.enumerate() {
                 let dtype = DType::from_name(&tensor.dtype).unwrap_or(DType::U8);
                 let output = outputs.get(number).map_or(&[][..], Vec::as_slice);
-                let comparison = folder.check.compare(dtype, output, want);
+                let comparison = check.compare(dtype, output, want);
                 report.elements += comparison.elements;
                 report.differing += comparison.differing;
                 let Some(difference) = comparison.first.filter(|_| report.first.is_none()) else { continue };
@@ -190,6 +193,15 @@ fn locate(
     let runs: Vec<Vec<&[u8]>> =
         case.runs.iter().take(run + 1).map(|r| r.inputs.iter().map(Vec::as_slice).collect()).collect();
     first_step(graph, index, entry, &runs, &steps).map_err(|e| VerifyError::Model(e.to_string()))
+}
+
+/// How each output is compared.
+fn checks(folder: &Folder, graph: &Graph, planned: &Planned) -> Result<Vec<Check>, VerifyError> {
+    let wrong = |what: String| VerifyError::IoJson { path: folder.path.join("io.json"), what };
+    let planned = planned.main_entry();
+    let entry = planned.and_then(|planned| graph.entry(&planned.name));
+    let entry = entry.ok_or_else(|| wrong("the model has no entry to run".into()))?;
+    entry.outputs.iter().map(|&id| folder.check.of_output(graph, entry, id).map_err(wrong)).collect()
 }
 
 /// The folder's inputs and outputs are the model's.

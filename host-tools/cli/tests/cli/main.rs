@@ -5,6 +5,9 @@
 mod consistency;
 mod exit_codes;
 mod hostile;
+mod networks;
+mod pictures;
+mod real_boards;
 mod snapshots;
 mod support;
 mod synthetic;

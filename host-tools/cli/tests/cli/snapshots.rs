@@ -20,7 +20,7 @@ fn plans_of_real_models() {
 
 #[test]
 fn an_unsupported_model() {
-    let Some(folder) = model_folder("magic-wand-int8") else { return };
+    let Some(folder) = model_folder("tflm-mnist-lstm-f32") else { return };
     insta::assert_snapshot!(kiln(["inspect", &arg(&folder.join("model.tflite"))]).stdout);
 }
 

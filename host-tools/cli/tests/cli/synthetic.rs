@@ -40,7 +40,7 @@ pub(crate) fn graph() -> Graph {
     g
 }
 
-fn weights(g: &mut Graph, name: &str, dims: &[u32], outputs: u32) -> (ValueId, ValueId) {
+pub(crate) fn weights(g: &mut Graph, name: &str, dims: &[u32], outputs: u32) -> (ValueId, ValueId) {
     let ty = tensor_type(DType::I8, dims).unwrap();
     let data: Vec<u8> = (0..ty.bytes().unwrap()).map(|i| (i * 37 % 251) as u8).collect();
     let w = g.add_constant(format!("{name}/weights"), ty, Quant::per_tensor(0.02, 0), data);

@@ -160,10 +160,59 @@ fn folders_that_are_wrong_are_bad_input() {
 
 #[test]
 fn the_reference_models_pass_exactly() {
-    for (name, cases) in [("tflm-hello-world-int8", 52), ("mlperf-kws-dscnn-int8", 5), ("mlperf-ic-resnet8-int8", 14)] {
+    for (name, cases) in [
+        ("tflm-hello-world-int8", 52),
+        ("mlperf-kws-dscnn-int8", 5),
+        ("mlperf-ic-resnet8-int8", 14),
+        ("mlperf-vww-mobilenet-int8", 6),
+        ("mlperf-ad-autoencoder-int8", 9),
+        ("tflm-person-detect-int8", 6),
+        ("tflm-micro-speech-int8", 8),
+        ("magic-wand-int8", 12),
+        ("magic-wand-f32", 12),
+        ("tflm-hello-world-f32", 20),
+        ("mlperf-ic-resnet8-f32", 12),
+        ("lenet300-100-ptq-int8", 12),
+    ] {
         let Some(folder) = model_folder(name) else { return };
         let ran = kiln(["verify", &arg(&folder)]);
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(&format!("{cases} cases on host: all as they should be")), "{}", ran.stdout);
     }
+}
+
+/// The model is integers between float boundaries and its folder allows a step of their quantization, which
+/// is half a unit. Outputs that agree to the last bits show that the integers agree.
+#[test]
+fn the_integers_inside_float_boundaries_agree() {
+    let Some(folder) = model_folder("lenet300-100-ptq-int8") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
+    }
+    let json = directory.path().join("io.json");
+    let mut io: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    *io.pointer_mut("/check/atol").unwrap() = json!(1e-6);
+    fs::remove_file(&json).unwrap();
+    write_json(directory.path(), &io);
+    let ran = kiln(["verify", &arg(directory.path())]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+}
+
+/// A tolerance in words needs something that it measures.
+#[test]
+fn a_step_without_a_dequantize_is_bad_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut io = folder(directory.path());
+    let mut check = |atol: &str| {
+        *io.pointer_mut("/check").unwrap() = json!({"kind": "tolerance", "atol": atol});
+        write_json(directory.path(), &io);
+        let ran = kiln(["verify", &arg(directory.path())]);
+        assert_eq!(ran.code, 2, "{}{}", ran.stdout, ran.stderr);
+        ran.stderr
+    };
+    let error = check("one output quantisation step");
+    assert!(error.contains("io.json") && error.contains("'scores' is not dequantized"), "{error}");
+    assert!(check("two steps").contains("two steps"));
 }

@@ -1,5 +1,6 @@
-//! What is read from a small model, and what each fault in it is called.
+//! What is read from a small model, what graph it becomes, and what each fault in it is called.
 
 mod accepted;
+mod converted;
 mod draft;
 mod refused;

@@ -1,14 +1,14 @@
 //! The files of a replay, on the computer that emulates or debugs this device.
 //!
-//! Speaks Arm's "Semihosting for AArch32 and AArch64": operation number in r0, address of a block
-//! of words in r1, result in r0. The published crates for it check file handles with assertions,
-//! and firmware must have no panic path.
+//! Speaks Arm's "Semihosting for AArch32 and AArch64", which RISC-V's "Semihosting" takes over: operation
+//! number in one register, address of a block of words in the next, result in the first. The published
+//! crates for it check file handles with assertions, and firmware must have no panic path.
 
 use core::arch::asm;
 use core::ffi::CStr;
 
 use crate::Exit;
-use crate::replay::{DUMP_FILE, Files, INPUT_FILE, OUTPUT_FILE, Sink};
+use crate::replay::{DUMP_FILE, Files, INPUT_FILE, OUTPUT_FILE, Replay, Sink, dump, replay};
 
 // Operations and constants, by the names of the specification.
 const SYS_OPEN: u32 = 0x01;
@@ -28,6 +28,7 @@ const MODE_WRITE: usize = 5;
 ///
 /// The words of `block` must be what the operation expects: each address among them must be valid
 /// for the reads or writes it does there.
+#[cfg(target_arch = "arm")]
 unsafe fn call(operation: u32, block: *const usize) -> usize {
     let result;
     // SAFETY: the host changes r0 and what the operation is to write, which the caller vouches for.
@@ -38,8 +39,46 @@ unsafe fn call(operation: u32, block: *const usize) -> usize {
     result
 }
 
+/// Asks the debugger or emulator for an operation.
+///
+/// # Safety
+///
+/// As on Arm.
+#[cfg(target_arch = "riscv32")]
+unsafe fn call(operation: u32, block: *const usize) -> usize {
+    let result;
+    // SAFETY: the host changes a0 and what the operation is to write, which the caller vouches for.
+    // The shifts write no register: they are what tells this breakpoint from others. All three must
+    // be uncompressed, and on one page, which the alignment sees to.
+    unsafe {
+        asm!(
+            ".option push",
+            ".option norvc",
+            ".balign 16",
+            "slli zero, zero, 0x1f",
+            "ebreak",
+            "srai zero, zero, 7",
+            ".option pop",
+            inout("a0") operation as usize => result,
+            in("a1") block,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Replays every case of the input file, then ends the emulator: see [`replay()`].
+pub fn replay_and_exit<M: Replay>(model: &mut M) -> ! {
+    exit(replay(model, &mut HostFiles::new()))
+}
+
+/// Replays every case and keeps what each step wrote, then ends the emulator: see [`dump()`].
+pub fn dump_and_exit<M: Replay>(model: &mut M) -> ! {
+    exit(dump(model, &mut HostFiles::new()))
+}
+
 /// Ends the emulator with `code` as its exit status.
-pub(crate) fn exit(code: Exit) -> ! {
+pub fn exit(code: Exit) -> ! {
     let block = [ADP_STOPPED_APPLICATION_EXIT, code as usize];
     // SAFETY: reason and status, as the operation expects; neither is an address.
     unsafe { call(SYS_EXIT_EXTENDED, block.as_ptr()) };
@@ -62,7 +101,7 @@ fn open(name: &CStr, mode: usize) -> Option<Handle> {
 }
 
 /// The files of a replay, reached through semihosting.
-pub(crate) struct HostFiles {
+struct HostFiles {
     input: Option<Handle>,
     output: Option<Handle>,
     dump: Option<Handle>,
@@ -70,7 +109,7 @@ pub(crate) struct HostFiles {
 
 impl HostFiles {
     /// No file is open yet.
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { input: None, output: None, dump: None }
     }
 }

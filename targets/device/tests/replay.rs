@@ -1,7 +1,7 @@
 //! The replay loop against files in memory, good ones and ones that fail.
 
-use kiln_cortex_m::Exit;
-use kiln_cortex_m::replay::{Files, Replay, Sink, dump, replay};
+use kiln_device::Exit;
+use kiln_device::replay::{Files, Replay, Sink, dump, replay};
 
 /// Two inputs of 3 and 1 bytes; one output: the three bytes plus the one.
 #[derive(Default)]

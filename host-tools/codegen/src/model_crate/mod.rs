@@ -1,0 +1,128 @@
+//! Writes a plan as a `no_std` Rust crate with a typed face.
+//!
+//! The crate holds the plan's bytes unchanged (`plan.bin`), the list of kernels they name, and a
+//! struct whose methods know the entries' inputs and outputs by type. `docs/generated-crate.md`
+//! freezes what the generated code looks like from outside.
+
+mod glue;
+mod names;
+mod port;
+mod source;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use kiln_planner::Planned;
+use kiln_planner::graph::Graph;
+
+pub use glue::replay_glue;
+pub use names::{identifier, package_name};
+
+/// A model crate that could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelCrateError {
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The crate's manifest can't name Kiln's sources.
+    #[error("{}: the path is not Unicode, so Cargo.toml can't name it; move Kiln's sources elsewhere", .path.display())]
+    Sources {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// What a model crate is made of.
+pub struct ModelCrate<'a> {
+    /// The graph that was planned.
+    pub graph: &'a Graph,
+    /// Its plan.
+    pub planned: &'a Planned,
+    /// The board it was planned for, for the documentation.
+    pub board: &'a str,
+    /// The root of Kiln's source tree.
+    pub sources: &'a Path,
+}
+
+/// The files of a model crate, relative to its directory.
+pub struct Files {
+    /// `Cargo.toml`.
+    pub manifest: String,
+    /// `src/lib.rs`.
+    pub lib: String,
+    /// `src/plan.bin`.
+    pub plan: Vec<u8>,
+}
+
+impl ModelCrate<'_> {
+    /// The package's name: the model's, as Cargo allows it.
+    pub fn package(&self) -> String {
+        package_name(&self.graph.name)
+    }
+
+    /// Writes the crate into `directory`, which is made where it is missing. Files that already
+    /// are as they should be are left alone, so that Cargo does not build them anew.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelCrateError`].
+    pub fn write(&self, directory: &Path) -> Result<(), ModelCrateError> {
+        let files = self.files()?;
+        let source = directory.join("src");
+        fs::create_dir_all(&source).map_err(|source_error| file_error(&source, source_error))?;
+        write_if_changed(&directory.join("Cargo.toml"), files.manifest.as_bytes())?;
+        write_if_changed(&source.join("lib.rs"), files.lib.as_bytes())?;
+        write_if_changed(&source.join("plan.bin"), &files.plan)
+    }
+
+    /// The crate's files.
+    ///
+    /// # Errors
+    ///
+    /// The path of Kiln's sources is not Unicode.
+    pub fn files(&self) -> Result<Files, ModelCrateError> {
+        Ok(Files { manifest: self.manifest()?, lib: self.lib(), plan: self.planned.bytes.clone() })
+    }
+
+    fn manifest(&self) -> Result<String, ModelCrateError> {
+        let path = |part: &str| {
+            let path = self.sources.join(part);
+            let text = path.to_str().map(text::toml);
+            text.ok_or_else(|| ModelCrateError::Sources { path: self.sources.to_owned() })
+        };
+        let name = self.package();
+        Ok(format!(
+            "# Written by Kiln.\n\
+             [package]\n\
+             name = \"{name}\"\n\
+             description = {description}\n\
+             version = \"0.1.0\"\n\
+             edition = \"2024\"\n\
+             publish = false\n\n\
+             [dependencies]\n\
+             # The executor and the kernels the plan names.\n\
+             kiln-core = {{ path = {core} }}\n\
+             kiln-kernels = {{ path = {kernels} }}\n",
+            description = text::toml(&format!("The model {name}, planned for {}", self.board)),
+            core = path("core")?,
+            kernels = path("kernels")?,
+        ))
+    }
+}
+
+fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<(), ModelCrateError> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    fs::write(path, bytes).map_err(|e| file_error(path, e))
+}
+
+fn file_error(path: &Path, source: io::Error) -> ModelCrateError {
+    ModelCrateError::File { path: path.to_owned(), source }
+}

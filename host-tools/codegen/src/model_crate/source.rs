@@ -1,0 +1,250 @@
+//! The text of a model crate's `lib.rs`.
+
+use std::fmt::Write as _;
+
+use kiln_core::TargetId;
+
+use super::names::{EntryNames, Names};
+use super::port::{Port, Side, lies_in_constants};
+use super::{ModelCrate, text};
+
+impl ModelCrate<'_> {
+    /// The text of `lib.rs`.
+    pub(super) fn lib(&self) -> String {
+        let mut names = Names::new(&self.planned.entries);
+        let extents: Vec<String> = self.graph.extents.iter().map(|extent| names.extent(&extent.name)).collect();
+        let names = names.entries;
+        let ports = self.ports(&names);
+        let mut text = String::new();
+        self.head(&mut text, &names, &ports);
+        self.constants(&mut text);
+        ports.iter().for_each(|port| port.module(&mut text));
+        self.model(&mut text, &names, &ports, &extents);
+        if ports.iter().any(Port::has_place) {
+            text.push_str(PLACE);
+        }
+        if ports.iter().any(|port| port.has_place() && port.constant) {
+            text.push_str(PLACE_OR_CONSTANT);
+        }
+        text
+    }
+
+    fn ports<'a>(&'a self, names: &'a [EntryNames]) -> Vec<Port<'a>> {
+        let mut ports = Vec::new();
+        for (index, (entry, names)) in self.planned.entries.iter().zip(names).enumerate() {
+            let nodes = self.graph.entries.get(index);
+            let sides = [(Side::Input, &entry.inputs, &names.inputs), (Side::Output, &entry.outputs, &names.outputs)];
+            for (side, values, names_of_side) in sides {
+                for (number, (&id, name)) in values.iter().zip(names_of_side).enumerate() {
+                    ports.push(Port {
+                        name,
+                        entry: (&names.field, index),
+                        side,
+                        number,
+                        value: self.graph.value(id),
+                        constant: side == Side::Output && lies_in_constants(self.graph, nodes, id),
+                    });
+                }
+            }
+        }
+        ports
+    }
+
+    /// Documentation and imports.
+    fn head(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>]) {
+        let planned = self.planned;
+        let macs: u64 = planned.main_entry().map_or(0, |e| e.steps.iter().map(|s| s.cost.macs).sum());
+        let mut imports = String::new();
+        if !ports.is_empty() {
+            imports.push_str("use core::ptr::NonNull;\n\n");
+        }
+        imports.push_str("pub use kiln_core;\n");
+        let runs = names.iter().any(|n| n.method.is_some());
+        let places = ports.iter().any(Port::has_place);
+        match (runs, places) {
+            (true, true) => imports.push_str("use kiln_core::plan::{Entry, TensorRecord};\n"),
+            (true, false) => imports.push_str("use kiln_core::plan::Entry;\n"),
+            (false, true) => imports.push_str("use kiln_core::plan::TensorRecord;\n"),
+            (false, false) => {}
+        }
+        if ports.iter().any(|port| port.has_place() && port.constant) {
+            imports.push_str("use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};\n");
+        } else if places {
+            imports.push_str("use kiln_core::zerocopy::{FromBytes, IntoBytes};\n");
+        }
+        let hook = if runs { "Hook, " } else { "" };
+        let _ = writeln!(imports, "use kiln_core::{{Error, {hook}Plan, Row, Session, TargetId}};");
+        let _ = write!(
+            out,
+            "//! The model `{name}`, planned by Kiln {version} for `{board}` ({target}).\n\
+             //!\n\
+             //! Arena: {arena} bytes; constants: {constants} bytes; {macs} multiply-accumulates a run.\n\
+             //! Written by Kiln: changes are lost when it is written again.\n\
+             #![no_std]\n\
+             // Scales come as they are, even where one happens to be close to pi.\n\
+             #![allow(clippy::approx_constant)]\n\n\
+             {imports}\n",
+            name = text::doc(&self.graph.name),
+            version = env!("CARGO_PKG_VERSION"),
+            board = text::doc(self.board),
+            target = target_name(planned.target),
+            arena = planned.ram_bytes,
+            constants = planned.constants_bytes,
+        );
+    }
+
+    /// The plan, its kernels, its memory.
+    fn constants(&self, out: &mut String) {
+        let planned = self.planned;
+        let rows: Vec<String> = planned.kernels.iter().map(|k| format!("kiln_kernels::rows::{}", k.row_name)).collect();
+        let labels: Vec<String> = self.graph.labels.iter().map(|label| format!("{label:?}")).collect();
+        let labels = text::array(&labels);
+        // Where lines would be filled with short ones, rustfmt is kept away.
+        let skip = if labels.starts_with("[\n") { "#[rustfmt::skip]\n" } else { "" };
+        let _ = write!(
+            out,
+            "/// The plan's bytes, aligned as the core wants them.\n\
+             #[repr(C, align(16))]\n\
+             struct Aligned<const N: usize>([u8; N]);\n\n\
+             static PLAN: Aligned<{len}> = Aligned(*include_bytes!(\"plan.bin\"));\n\n\
+             /// The kernels this plan uses; no other is linked.\n\
+             pub static ROWS: [Row; {count}] = {rows};\n\n\
+             /// The CPU family the plan was made for.\n\
+             pub const TARGET: TargetId = TargetId({target});\n\n\
+             /// Bytes of RAM a model works in: state, inputs, outputs and everything between.\n\
+             pub const ARENA_BYTES: usize = {arena};\n\n\
+             /// The names of the classes, where the model has them.\n\
+             {skip}pub const LABELS: [&str; {label_count}] = {labels};\n\n\
+             /// The memory a model works in.\n\
+             #[repr(C, align(16))]\n\
+             pub struct Arena([u8; ARENA_BYTES]);\n\n\
+             impl Arena {{\n    \
+                 /// Zeroed memory.\n    \
+                 pub const fn new() -> Arena {{\n        Arena([0; ARENA_BYTES])\n    }}\n}}\n\n\
+             impl Default for Arena {{\n    fn default() -> Arena {{\n        Arena::new()\n    }}\n}}\n\n",
+            len = planned.bytes.len(),
+            rows = text::array(&rows),
+            count = planned.kernels.len(),
+            target = planned.target.0,
+            arena = planned.ram_bytes,
+            label_count = self.graph.labels.len(),
+        );
+    }
+
+    /// The struct and its methods.
+    fn model(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>], extents: &[String]) {
+        let kept = || names.iter().filter(|n| n.method.is_some());
+        out.push_str(
+            "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a>,\n",
+        );
+        for entry in kept() {
+            let _ = writeln!(out, "    {}: Entry<'a>,", entry.field);
+        }
+        for port in ports {
+            let _ = writeln!(out, "    {name}: NonNull<{name}::Data>,", name = port.name);
+        }
+        out.push_str("}\n\n");
+        if !ports.is_empty() {
+            out.push_str(
+                "// SAFETY: the pointers lead into memory that the session borrows or that never changes, and the\n\
+                 // session is Send.\n\
+                 unsafe impl Send for Model<'_> {}\n\n",
+            );
+        }
+        out.push_str(
+            "impl<'a> Model<'a> {\n    \
+             /// Checks the plan (its checksum, its steps, the memory) and makes the model ready.\n    \
+             pub fn new(arena: &'a mut Arena) -> Result<Model<'a>, Error> {\n        \
+             let plan = Plan::load(&PLAN.0, TARGET)?;\n        \
+             let session = Session::new(plan, &ROWS, &mut arena.0[..])?;\n",
+        );
+        for (index, entry) in names.iter().enumerate() {
+            let used = ports.iter().any(|port| port.entry.1 == index && port.has_place());
+            if entry.method.is_some() || used {
+                let _ =
+                    writeln!(out, "        let {} = plan.entry({index}).ok_or(Error::Entry({index}))?;", entry.field);
+            }
+        }
+        ports.iter().for_each(|port| port.find(out));
+        let fields: Vec<&str> = kept().map(|n| n.field.as_str()).chain(ports.iter().map(|port| port.name)).collect();
+        if fields.is_empty() {
+            out.push_str("        Ok(Model { session })\n    }\n\n");
+        } else {
+            let lines: Vec<String> = fields.iter().map(|field| format!("            {field},\n")).collect();
+            let _ = write!(out, "        Ok(Model {{\n            session,\n{}        }})\n    }}\n\n", lines.concat());
+        }
+        ports.iter().for_each(|port| port.accessors(out));
+        for (index, entry) in names.iter().enumerate() {
+            let outputs = ports.iter().filter(|p| p.entry.1 == index && p.side == Side::Output);
+            let outputs: Vec<&str> = outputs.map(|p| p.name).collect();
+            run_methods(out, entry, &self.planned.entries[index].name, &outputs);
+        }
+        for (index, (extent, method)) in self.graph.extents.iter().zip(extents).enumerate() {
+            let _ = write!(
+                out,
+                "    /// Sets the dimension `{title}` for the runs that follow: 1 to {max}, which it is until then.\n    \
+                 pub fn {method}(&mut self, value: u32) -> Result<(), Error> {{\n        \
+                 self.session.set_extent({index}, value)\n    }}\n\n",
+                title = text::doc(&extent.name),
+                max = extent.max,
+            );
+        }
+        out.push_str(
+            "    /// Back to the beginning: state as before the first run.\n    \
+             pub fn reset(&mut self) {\n        self.session.reset();\n    }\n\n    \
+             /// The session, for what this struct has no method for.\n    \
+             pub fn session(&self) -> &Session<'a> {\n        &self.session\n    }\n}\n",
+        );
+    }
+}
+
+/// The methods that run an entry.
+fn run_methods(out: &mut String, entry: &EntryNames, title: &str, outputs: &[&str]) {
+    let Some(name) = &entry.method else { return };
+    let (result, give) = match outputs {
+        [one] => (format!(" -> &{one}::Data"), format!("        self.{one}()\n")),
+        _ => (String::new(), String::new()),
+    };
+    let end = if outputs.len() == 1 { "" } else { ";" };
+    let _ = write!(
+        out,
+        "    /// Runs `{title}`.\n    \
+         pub fn {name}(&mut self){result} {{\n        self.{name}_with(&mut ()){end}\n    }}\n\n    \
+         /// Runs `{title}` and calls `hook` after each step: to pet a watchdog, to see what a layer produced.\n    \
+         pub fn {name}_with<H: Hook>(&mut self, hook: &mut H){result} {{\n        \
+         self.session.run_with(&self.{field}, hook);\n{give}    }}\n\n",
+        title = text::doc(title),
+        field = entry.field,
+    );
+}
+
+const PLACE: &str = "
+/// Where a tensor lies in the arena; `entry` is the one it belongs to.
+fn place<T: FromBytes + IntoBytes, const N: usize>(
+    session: &Session<'_>,
+    tensor: Option<&TensorRecord>,
+    entry: u16,
+) -> Result<NonNull<[T; N]>, Error> {
+    let found = tensor.and_then(|tensor| session.array(tensor));
+    found.ok_or(Error::Entry(entry))
+}
+";
+
+const PLACE_OR_CONSTANT: &str = "
+/// Where a tensor lies that is never written: it may be one of the plan's constants.
+fn place_or_constant<T: FromBytes + IntoBytes + Immutable + KnownLayout, const N: usize>(
+    session: &Session<'_>,
+    tensor: Option<&TensorRecord>,
+    entry: u16,
+) -> Result<NonNull<[T; N]>, Error> {
+    let bytes = tensor.map_or(&[][..], |tensor| session.bytes(tensor));
+    match <[T; N]>::ref_from_bytes(bytes) {
+        Ok(constant) => place(session, tensor, entry).or(Ok(NonNull::from(constant))),
+        Err(_) => Err(Error::Entry(entry)),
+    }
+}
+";
+
+fn target_name(target: TargetId) -> &'static str {
+    target.name().unwrap_or("unknown")
+}

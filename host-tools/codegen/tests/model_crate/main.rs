@@ -1,0 +1,7 @@
+//! Generated model crates: what they look like, that they compile without a warning, and that they
+//! compute what their plans compute.
+
+mod graphs;
+mod run;
+mod snapshots;
+mod workspace;

@@ -1,0 +1,77 @@
+//! A Cargo workspace of generated crates and a program that uses them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use kiln_codegen::model_crate::ModelCrate;
+use kiln_core::TargetId;
+use kiln_planner::graph::Graph;
+use kiln_planner::{Options, Planned, plan};
+
+/// Crates and the program, written but not built.
+pub(crate) struct Workspace {
+    directory: tempfile::TempDir,
+    members: Vec<String>,
+}
+
+impl Workspace {
+    pub(crate) fn new() -> Workspace {
+        Workspace { directory: tempfile::tempdir().unwrap(), members: Vec::new() }
+    }
+
+    /// Adds the crate of a graph, planned for a microcontroller, and gives the plan.
+    pub(crate) fn add(&mut self, graph: &Graph) -> Planned {
+        let planned = plan(graph, &Options::for_target(TargetId::ARMV7EM)).unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let model = ModelCrate { graph, planned: &planned, board: "mps2-an386", sources: &sources };
+        model.write(&self.directory.path().join(model.package())).unwrap();
+        self.members.push(model.package());
+        planned
+    }
+
+    /// Writes the manifests, and a program that depends on every crate.
+    pub(crate) fn write(&self, main: &str) {
+        let root = self.directory.path();
+        let members: Vec<String> = self.members.iter().map(|name| format!("{name:?}, ")).collect();
+        let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{}\"program\"]\n", members.concat());
+        fs::write(root.join("Cargo.toml"), manifest).unwrap();
+        let dependencies: Vec<String> =
+            self.members.iter().map(|name| format!("{name} = {{ path = \"../{name}\" }}\n")).collect();
+        let manifest =
+            format!("[package]\nname = \"program\"\nedition = \"2024\"\n\n[dependencies]\n{}", dependencies.concat());
+        fs::create_dir_all(root.join("program/src")).unwrap();
+        fs::write(root.join("program/Cargo.toml"), manifest).unwrap();
+        fs::write(root.join("program/src/main.rs"), main).unwrap();
+        // The versions that this build uses, so that nothing is downloaded.
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+        fs::copy(lock, root.join("Cargo.lock")).unwrap();
+        // Users' settings are the default ones, not this repository's.
+        fs::write(root.join("rustfmt.toml"), "").unwrap();
+    }
+
+    /// Runs cargo in the workspace and gives what it put out; built files are kept between runs.
+    pub(crate) fn cargo(&self, args: &[&str]) -> String {
+        let target: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("model-crates");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(args).current_dir(self.directory.path()).env("CARGO_TARGET_DIR", target);
+        let output = cargo.env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS").output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cargo {}:\n{errors}", args.join(" "));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Formats nothing, but fails where rustfmt would change the generated crates.
+    pub(crate) fn check_format(&self, names: &[&str]) {
+        for name in names {
+            let path = self.directory.path().join(name).join("src/lib.rs");
+            let ran = Command::new("rustfmt").args(["--check", "--edition", "2024"]).arg(path).output();
+            match ran {
+                Err(error) => println!("skipped: no rustfmt ({error})"),
+                Ok(output) => {
+                    assert!(output.status.success(), "{name}:\n{}", String::from_utf8_lossy(&output.stdout));
+                }
+            }
+        }
+    }
+}

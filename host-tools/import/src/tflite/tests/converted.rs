@@ -1,0 +1,119 @@
+//! Small models of one operator as graphs, and why some are refused.
+
+use kiln_core::DType;
+use kiln_ops::{Op, Transpose};
+use kiln_planner::graph::Graph;
+
+use super::draft::{BufferDraft, CodeDraft, Draft, OperatorDraft, QuantDraft, TensorDraft};
+use crate::tflite::schema::{BuiltinOperator, TensorType};
+use crate::{ImportError, import_tflite};
+
+fn int8(scale: f32, zero: i64) -> Option<QuantDraft> {
+    Some(QuantDraft { scales: vec![scale], zero_points: Some(vec![zero]), ..QuantDraft::default() })
+}
+
+fn tensor(name: &'static str, dtype: TensorType, shape: &[i32], quant: Option<QuantDraft>) -> TensorDraft {
+    TensorDraft { name, dtype, shape: shape.to_vec(), quant, ..TensorDraft::default() }
+}
+
+/// `operator` from tensor 0 to tensor 1.
+fn model(operator: BuiltinOperator, x: TensorDraft, y: TensorDraft) -> Draft {
+    Draft {
+        codes: vec![CodeDraft { byte: operator.0.min(127) as i8, code: operator.0, custom: None }],
+        buffers: vec![BufferDraft::default()],
+        tensors: vec![x, y],
+        operators: vec![OperatorDraft { inputs: vec![0], outputs: vec![1], ..OperatorDraft::default() }],
+        inputs: vec![0],
+        outputs: vec![1],
+        metadata: vec![],
+        ..Draft::new()
+    }
+}
+
+/// A transpose of an int8 `[2, 3, 4]` to `shape`.
+fn transpose(permutation: &[i32], shape: &[i32]) -> Draft {
+    let quant = int8(0.5, 3);
+    let x = tensor("x", TensorType::INT8, &[2, 3, 4], quant.clone());
+    let mut draft = model(BuiltinOperator::TRANSPOSE, x, tensor("y", TensorType::INT8, shape, quant));
+    let data = permutation.iter().flat_map(|axis| axis.to_le_bytes()).collect();
+    draft.buffers.push(BufferDraft { data: Some(data), ..BufferDraft::default() });
+    let length = permutation.len() as i32;
+    draft.tensors.push(TensorDraft { buffer: 1, ..tensor("permutation", TensorType::INT32, &[length], None) });
+    draft.operators[0].inputs.push(2);
+    draft
+}
+
+fn graph(draft: &Draft) -> Graph {
+    import_tflite(&draft.bytes(), "small").unwrap()
+}
+
+/// Why the one operator is refused.
+fn refusal(draft: &Draft) -> String {
+    match import_tflite(&draft.bytes(), "small") {
+        Err(ImportError::Unsupported(list)) => list[0].reason.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_transpose() {
+    let graph = graph(&transpose(&[2, 0, 1], &[4, 2, 3]));
+    let node = &graph.entries[0].nodes[0];
+    assert_eq!(node.op, Op::from(Transpose::new(&[2, 0, 1]).unwrap()));
+    assert_eq!(node.inputs, graph.entries[0].inputs);
+    assert_eq!(graph.value(node.output).ty.shape.dims(), [4, 2, 3]);
+}
+
+#[test]
+fn transposes_that_are_refused() {
+    for permutation in [[0, 1, 1], [0, 1, 3], [0, 1, -1]] {
+        assert!(refusal(&transpose(&permutation, &[2, 3, 4])).contains("not a permutation"));
+    }
+    assert!(refusal(&transpose(&[1, 0], &[3, 2, 4])).contains("int32 [2] for 3 dimensions"));
+    let mut draft = transpose(&[1, 0, 2], &[3, 2, 4]);
+    draft.tensors[1].quant = int8(0.25, 3);
+    assert!(refusal(&draft).contains("differ in scale"));
+    let mut draft = transpose(&[1, 0, 2], &[3, 2, 4]);
+    draft.tensors[2].buffer = 0;
+    draft.inputs.push(2);
+    assert!(refusal(&draft).contains("not constant"));
+}
+
+#[test]
+fn quantizations() {
+    let float = || tensor("float", TensorType::FLOAT32, &[1, 4], None);
+    let quantized = |scale| tensor("int8", TensorType::INT8, &[1, 4], int8(scale, -1));
+    for (operator, x, y, name, dtype) in [
+        (BuiltinOperator::QUANTIZE, float(), quantized(0.5), "quantize", DType::I8),
+        (BuiltinOperator::QUANTIZE, quantized(0.5), quantized(0.25), "quantize", DType::I8),
+        (BuiltinOperator::DEQUANTIZE, quantized(0.5), float(), "dequantize", DType::F32),
+        (BuiltinOperator::LOG_SOFTMAX, float(), float(), "log_softmax", DType::F32),
+    ] {
+        let graph = graph(&model(operator, x, y));
+        let node = &graph.entries[0].nodes[0];
+        assert_eq!((node.op.name(), graph.value(node.output).ty.dtype), (name, dtype));
+    }
+    let wide = tensor("wide", TensorType::INT16, &[1, 4], int8(0.5, 0));
+    assert!(refusal(&model(BuiltinOperator::QUANTIZE, float(), wide)).contains("says int16"));
+}
+
+#[test]
+fn an_int8_log_softmax_has_one_output_scale() {
+    let draft = |scale, zero| {
+        let int8 = |name, scale, zero| tensor(name, TensorType::INT8, &[1, 4], int8(scale, zero));
+        model(BuiltinOperator::LOG_SOFTMAX, int8("x", 0.1, 4), int8("y", scale, zero))
+    };
+    assert_eq!(graph(&draft(0.0625, 127)).entries[0].nodes[0].op.name(), "log_softmax");
+    assert!(refusal(&draft(0.125, 127)).contains("scale of 1/16"));
+    assert!(refusal(&draft(0.0625, 0)).contains("zero point of 127"));
+}
+
+#[test]
+fn dynamic_range_quantization_is_named() {
+    let mut draft = Draft::new();
+    for tensor in [0, 3] {
+        draft.tensors[tensor].dtype = TensorType::FLOAT32;
+        draft.tensors[tensor].quant = None;
+    }
+    assert!(refusal(&draft).contains("dynamic-range quantization"));
+}

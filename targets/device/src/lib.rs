@@ -1,0 +1,18 @@
+//! What Kiln's device targets share.
+//!
+//! - [`replay`]: feeds a model cases from a file and keeps its outputs, for verification.
+//! - [`Exit`]: how a replay ends, as a number that survives as a process's exit status.
+//! - `semihosting` (bare metal on Arm and RISC-V only): the files of a replay on the computer that emulates
+//!   or debugs the device.
+//!
+//! No heap and no panic path. What needs the CPU is left out on other architectures, so the crate
+//! checks and documents everywhere, and the host reads the meaning of exit codes from it.
+#![no_std]
+
+mod exit;
+pub mod replay;
+#[cfg(all(target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))]
+pub mod semihosting;
+
+pub use exit::Exit;
+pub use replay::Replay;
