@@ -50,17 +50,35 @@ const ALLOWED: [&str; 32] = [
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
+    resolve: Resolve,
 }
 
 #[derive(Deserialize)]
 struct Package {
+    id: String,
     name: String,
-    dependencies: Vec<Dependency>,
+}
+
+/// Who depends on whom, with what is optional and not in use left out.
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dependency>,
 }
 
 #[derive(Deserialize)]
 struct Dependency {
-    name: String,
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
     kind: Option<String>,
 }
 
@@ -75,13 +93,20 @@ pub fn run() -> Result<()> {
         bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let names: BTreeMap<&str, &str> = metadata.packages.iter().map(|p| (p.id.as_str(), p.name.as_str())).collect();
+    let name = |id: &str| names.get(id).copied().with_context(|| format!("cargo metadata has no package {id}"));
     let mut graph: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for package in &metadata.packages {
+    for node in &metadata.resolve.nodes {
+        let edges = graph.entry(name(&node.id)?).or_default();
         // Development dependencies have kind "dev"; build scripts run on the host.
-        let normal = package.dependencies.iter().filter(|d| d.kind.is_none());
-        graph.entry(&package.name).or_default().extend(normal.map(|d| d.name.as_str()));
+        for dependency in node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind.is_none())) {
+            edges.insert(name(&dependency.pkg)?);
+        }
     }
     for krate in DEVICE {
+        if !graph.contains_key(krate) {
+            bail!("there is no crate {krate} in the workspace: correct the list of device crates");
+        }
         let all = reachable(&graph, krate);
         let bad: Vec<&str> = all.iter().copied().filter(|d| !DEVICE.contains(d) && !ALLOWED.contains(d)).collect();
         if !bad.is_empty() {

@@ -343,6 +343,8 @@ mod tests {
             ("fw::__cortex_m_rt_main", Origin::Platform),
             ("kiln_device::replay::replay::<fw::Glue>", Origin::Platform),
             ("<kiln_device::semihosting::HostFiles as X>::read", Origin::Platform),
+            ("<kiln_linux::files::SystemFiles as X>::read", Origin::Platform),
+            ("_start_trap_rust", Origin::Platform),
         ] {
             assert_eq!(origin(name), expected, "{name}");
         }

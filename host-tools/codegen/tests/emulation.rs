@@ -253,11 +253,9 @@ fn firmware_of_one_name_for_two_boards_of_one_target_stays_apart() {
     assert!(build(&second, &workshops[1]) == two);
 }
 
-#[test]
-fn a_dump_tells_what_each_step_wrote() {
-    let Some(board) = board("mps2-an386") else {
-        return;
-    };
+/// Firmware that dumps writes outputs and a record for each step.
+fn dumps(name: &str) {
+    let Some(board) = board(name) else { return };
     let workshop = Workshop::new(ADD_ONE);
     let path = workshop.build(&board, Mode::Dump).unwrap();
     let (input, output) = cases();
@@ -273,6 +271,13 @@ fn a_dump_tells_what_each_step_wrote() {
         })
         .collect();
     assert_eq!(replayed.steps, expected);
+}
+
+#[test]
+fn a_dump_tells_what_each_step_wrote() {
+    for name in ["mps2-an386", "qemu-riscv32", "qemu-aarch64"] {
+        dumps(name);
+    }
 }
 
 #[test]

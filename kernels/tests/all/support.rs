@@ -264,7 +264,12 @@ impl<'a> Job<'a> {
     /// Runs with the output trailing input window `input` by `trail` bytes, in one piece of memory.
     pub(crate) fn run_overlapped(&self, input: usize, trail: usize) -> Vec<u8> {
         let source = &self.sources[input];
-        let len = self.output_bytes.max(trail + source.len());
+        let mut len = self.output_bytes.max(trail + source.len());
+        if self.direction == Direction::Down {
+            // A trail between elements of two sizes need not keep the output aligned: begin later.
+            let start = len - self.output_bytes;
+            len += start.next_multiple_of(self.row.align as usize) - start;
+        }
         // Up: the output begins `trail` bytes before the input. Down: it ends as many after it.
         let (input_at, output_at) = match self.direction {
             Direction::Up => (trail, 0),

@@ -2,7 +2,7 @@
 
 use kiln_core::plan::{ALIGN, TensorRecord};
 use kiln_core::{Done, Error, Hook, Plan, Row, Session, TargetId};
-use kiln_kernels::table::KERNELS;
+use kiln_kernels::table::{KERNEL_COUNT, host_rows};
 
 use crate::AlignedBytes;
 
@@ -123,11 +123,15 @@ pub fn native_target() -> TargetId {
     }
 }
 
+/// Every kernel, in the body for this CPU.
+static ROWS: [Row; KERNEL_COUNT] = host_rows();
+
 /// A plan with its memory, ready to run.
 pub struct Runner {
-    // Dropped in this order: the session borrows what the fields below own.
-    session: Session<'static>,
-    _rows: Vec<Row>,
+    // Dropped in this order: the session borrows what the fields below own. In a box, because references
+    // in a value that is handed to a function must stay valid until it returns, even where the function
+    // drops the value; those behind a pointer need not.
+    session: Box<Session<'static>>,
     _plan: AlignedBytes,
     _memory: AlignedBytes,
 }
@@ -136,15 +140,11 @@ impl Runner {
     /// Copies a plan, whatever CPU it was made for, and gives it memory.
     pub fn new(plan: &[u8]) -> Result<Runner, RunError> {
         let bytes = AlignedBytes::copy_of(plan);
-        let rows: Vec<Row> = KERNELS.iter().map(|k| k.row()).collect();
-        // SAFETY: vectors keep their elements' addresses when they move; these are dropped after
-        // the session (field order) and not touched but through it.
-        let (static_bytes, static_rows) = unsafe {
+        // SAFETY: a vector keeps its elements' address when it moves; this one is dropped after the
+        // session (field order) and not written to.
+        let static_bytes = unsafe {
             let bytes: &[u8] = bytes.as_ref();
-            (
-                core::slice::from_raw_parts::<'static>(bytes.as_ptr(), bytes.len()),
-                core::slice::from_raw_parts::<'static>(rows.as_ptr(), rows.len()),
-            )
+            core::slice::from_raw_parts::<'static>(bytes.as_ptr(), bytes.len())
         };
         let loaded = Plan::load_any_target(static_bytes)?;
         let need = loaded.banks().iter().try_fold(0u64, |sum, b| {
@@ -160,11 +160,11 @@ impl Runner {
             let (bank, after) = rest.split_at_mut((record.bytes as usize).next_multiple_of(64).min(rest.len()));
             (*to, rest) = (bank, after);
         }
-        // SAFETY: as above, for the memory.
+        // SAFETY: as above, for the memory, which nothing touches but the session.
         let banks: [&'static mut [u8]; kiln_core::MAX_BANKS] =
             banks.map(|b| unsafe { core::slice::from_raw_parts_mut(b.as_mut_ptr(), b.len()) });
-        let session = Session::new(loaded, static_rows, banks)?;
-        Ok(Runner { session, _rows: rows, _plan: bytes, _memory: memory })
+        let session = Box::new(Session::new(loaded, &ROWS, banks)?);
+        Ok(Runner { session, _plan: bytes, _memory: memory })
     }
 
     fn entry(&self, name: &str) -> Result<kiln_core::plan::Entry<'static>, RunError> {

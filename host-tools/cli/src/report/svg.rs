@@ -9,6 +9,7 @@ mod layout;
 mod names;
 mod notes;
 mod paint;
+mod words;
 
 use super::json::{PlanReport, Tensor};
 use super::table::thousands;
@@ -17,6 +18,8 @@ use paint::{Anchor, Canvas, Paint};
 
 /// Above the plot: a triangle, the step's number, its operator in up to three lines.
 const STEP_HEAD: f64 = 80.0;
+/// A plot wider than this has its addresses at the right too.
+const FAR: f64 = 1600.0;
 /// Around everything.
 const MARGIN: f64 = 20.0;
 
@@ -30,10 +33,11 @@ const MARK: &str = "#b3261e";
 /// of class `bar`, over the steps it lives through; those that share bytes have one of class
 /// `shared` over what they share.
 pub fn svg(report: &PlanReport) -> String {
-    let axis = paint::text_width(&bytes_text(layout::end(report)));
+    let axis = words::text_width(&bytes_text(layout::end(report)));
     let left = MARGIN + axis + 12.0;
     let layout = Layout::new(report, left, 0.0);
-    let width = (layout.plot.right() + MARGIN).max(notes::NARROWEST);
+    let far = layout.plot.width > FAR;
+    let width = (layout.plot.right() + if far { left } else { MARGIN }).max(notes::NARROWEST);
     let head = notes::Head::new(report, &layout, width - 2.0 * MARGIN);
     let layout = Layout::new(report, left, MARGIN + head.height() + STEP_HEAD);
 
@@ -47,6 +51,7 @@ pub fn svg(report: &PlanReport) -> String {
     for overlap in &layout.overlaps {
         shared(&mut canvas, &layout, overlap);
     }
+    ram_end(&mut canvas, report, &layout);
     let frame = peak(&mut canvas, report, &layout);
     for mut name in names::place(&layout) {
         if frame.is_some_and(|frame| name.rect.meets_edge_of(&frame)) {
@@ -56,7 +61,7 @@ pub fn svg(report: &PlanReport) -> String {
     }
     let below = layout.plot.bottom() + 1.5 * MARGIN;
     let bottom = notes::list(&mut canvas, &layout, MARGIN, below, width - 2.0 * MARGIN);
-    let title = format!("Memory map of {} on {}", paint::legible(&report.model), paint::legible(&report.board));
+    let title = format!("Memory map of {} on {}", words::legible(&report.model), words::legible(&report.board));
     canvas.finish(&title, width, bottom + MARGIN)
 }
 
@@ -72,13 +77,13 @@ fn columns(canvas: &mut Canvas, report: &PlanReport, layout: &Layout<'_>) {
         let centre = x + layout.column / 2.0;
         canvas.text(centre, plot.y - 44.0, Anchor::Middle, Paint::bold(INK), &step.to_string());
         let Some(record) = report.steps.get(step) else { continue };
-        let chars = ((layout.column - 4.0) / paint::CHAR) as usize;
-        for (line, word) in paint::wrap(record.op, chars, 3).iter().enumerate() {
+        let chars = ((layout.column - 4.0) / words::CHAR) as usize;
+        for (line, word) in words::wrap(record.op, chars, 3).iter().enumerate() {
             let y = plot.y - 31.0 + line as f64 * 12.0;
             canvas.text(centre, y, Anchor::Middle, Paint::small(INK), word);
         }
         let hover = Rect { x, y: plot.y - 56.0, width: layout.column, height: 56.0 };
-        let note = format!("step {step}: {} ({}) '{}'", record.op, record.kernel, paint::legible(&record.name));
+        let note = format!("step {step}: {} ({}) '{}'", record.op, record.kernel, words::legible(&record.name));
         canvas.bar("step", hover, "#ffffff00", "stroke=\"none\"", &note);
     }
 }
@@ -93,17 +98,31 @@ fn addresses(canvas: &mut Canvas, report: &PlanReport, layout: &Layout<'_>) {
         let y = layout.y(tick);
         canvas.line((plot.x, y), (plot.right(), y), FAINT, "");
         if free(y, end) && limit.is_none_or(|limit| free(y, layout.y(limit))) {
-            canvas.text(plot.x - 6.0, y + 4.0, Anchor::End, Paint::plain(INK), &layout::round_text(tick));
+            address(canvas, plot, y, Paint::plain(INK), &layout::round_text(tick));
         }
     }
     canvas.line((plot.x - 4.0, end), (plot.right(), end), INK, "stroke-width=\"2\"");
-    canvas.text(plot.x - 6.0, end + 4.0, Anchor::End, Paint::bold(INK), &bytes_text(layout.end));
-    if let Some(limit) = limit {
-        let y = layout.y(limit);
+    address(canvas, plot, end, Paint::bold(INK), &bytes_text(layout.end));
+    if let Some(limit) = limit
+        && free(layout.y(limit), end)
+    {
+        address(canvas, plot, layout.y(limit), Paint::bold(MARK), &bytes_text(limit));
+    }
+}
+
+/// Where RAM ends, through the bars that go beyond it.
+fn ram_end(canvas: &mut Canvas, report: &PlanReport, layout: &Layout<'_>) {
+    if let Some(limit) = layout::ram_end(report, layout.end) {
+        let (y, plot) = (layout.y(limit), layout.plot);
         canvas.line((plot.x - 4.0, y), (plot.right(), y), MARK, "stroke-width=\"2\"");
-        if free(y, end) {
-            canvas.text(plot.x - 6.0, y + 4.0, Anchor::End, Paint::bold(MARK), &bytes_text(limit));
-        }
+    }
+}
+
+/// An address beside the plot.
+fn address(canvas: &mut Canvas, plot: Rect, y: f64, paint: Paint, text: &str) {
+    canvas.text(plot.x - 6.0, y + 4.0, Anchor::End, paint, text);
+    if plot.width > FAR {
+        canvas.text(plot.right() + 6.0, y + 4.0, Anchor::Start, paint, text);
     }
 }
 
@@ -141,7 +160,7 @@ fn tooltip(tensor: &Tensor, tag: &str) -> String {
     };
     format!(
         "{tag}: {}\n{}, {shape}{} at offset {}, {}",
-        paint::legible(&tensor.name),
+        words::legible(&tensor.name),
         tensor.kind.word(),
         bytes_text(tensor.bytes),
         thousands(tensor.offset),

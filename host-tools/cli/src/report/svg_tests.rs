@@ -14,12 +14,7 @@ fn of_class<'d>(document: &'d Document<'_>, class: &'static str) -> impl Iterato
 }
 
 fn rect(node: &Node<'_, '_>) -> Rect {
-    Rect {
-        x: number(node, "x"),
-        y: number(node, "y"),
-        width: number(node, "width"),
-        height: number(node, "height"),
-    }
+    Rect { x: number(node, "x"), y: number(node, "y"), width: number(node, "width"), height: number(node, "height") }
 }
 
 /// Parses a picture and demands what holds for every one: a bar for each tensor, where it belongs;
@@ -52,7 +47,7 @@ fn check(report: &PlanReport) -> String {
     }
     for node in document.descendants().filter(|n| n.has_tag_name("text")) {
         let size = number(&node, "font-size").max(12.0) / 12.0;
-        let wide = node.text().unwrap_or_default().width() as f64 * paint::CHAR * size;
+        let wide = node.text().unwrap_or_default().width() as f64 * words::CHAR * size;
         let x = number(&node, "x");
         let begin = match node.attribute("text-anchor") {
             Some("middle") => x - wide / 2.0,

@@ -36,13 +36,8 @@ impl Network {
         let [height, width, before] = self.shape;
         let pad = kernel / 2;
         let (w, b) = weights(&mut self.graph, name, &[channels, kernel, kernel, before / groups], channels);
-        let op = Conv2d {
-            strides: [stride; 2],
-            dilations: [1, 1],
-            pads: [pad; 4],
-            groups,
-            activation: Activation::Relu,
-        };
+        let op =
+            Conv2d { strides: [stride; 2], dilations: [1, 1], pads: [pad; 4], groups, activation: Activation::Relu };
         self.add(name, op, &[self.last, w, b], quant());
         let size = |n: u32| (n + 2 * pad - kernel) / stride + 1;
         self.shape = [size(height), size(width), channels];

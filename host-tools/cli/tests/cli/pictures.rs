@@ -135,4 +135,9 @@ fn links_are_followed_and_permissions_kept() {
     // What is no file is written to, not replaced.
     kiln_fine(["plan", &model, "--svg", "/dev/null"]);
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    if std::path::Path::new("/dev/full").exists() {
+        let ran = kiln(["plan", &model, "--svg", "/dev/full"]);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains("/dev/full: cannot write"), "{}", ran.stderr);
+    }
 }

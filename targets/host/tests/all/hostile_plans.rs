@@ -93,7 +93,9 @@ fn attempt(bytes: &[u8], rows: &[Row], tally: &mut Tally, random: &mut Random) {
         return;
     };
     let sizes: Vec<usize> = plan.banks().iter().map(|b| b.bytes.min(MOST_MEMORY) as usize).collect();
-    let mut banks: [Guarded; MAX_BANKS] = std::array::from_fn(|i| Guarded::new(sizes.get(i).copied().unwrap_or(64)));
+    let canaries = !random.one_in(3);
+    let bank = |i| Guarded::new(sizes.get(i).copied().unwrap_or(64), canaries);
+    let mut banks: [Guarded; MAX_BANKS] = std::array::from_fn(bank);
     for bank in &mut banks {
         bank.bytes().fill(random.word() as u8);
     }
@@ -210,6 +212,11 @@ fn mutants_in_a_runner() {
             mutate(&mut bytes, &tables, &mut random);
         }
         seal(&mut bytes);
+        let copy = AlignedBytes::copy_of(&bytes);
+        let banks = Plan::load_any_target(copy.as_ref()).map_or(&[][..], |plan| plan.banks());
+        if banks.iter().any(|bank| bank.bytes > MOST_MEMORY) {
+            continue;
+        }
         let Ok(mut runner) = Runner::new(&bytes) else {
             refused += 1;
             continue;

@@ -150,6 +150,7 @@ fn every_error_of_the_core_has_words() {
 
 /// A plan may ask for any amount of memory; asking is not getting, and nothing aborts.
 #[test]
+#[cfg_attr(miri, ignore = "Miri itself ends when memory does")]
 fn hostile_bank_sizes() {
     let with = |bytes: u64| {
         changed(|h, b| {

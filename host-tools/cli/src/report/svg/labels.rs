@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::layout::Bar;
-use super::paint::legible;
+use super::words::{legible, wrap};
 
 /// The bars' names, in full and in brief.
 pub(super) struct Labels {
@@ -30,6 +30,19 @@ impl Labels {
             }
         };
         Labels { names: names.iter().map(|name| (name.clone(), brief(name))).collect() }
+    }
+
+    /// A bar's tag and name in at most three and `lines` lines of `width` columns, if they have room for
+    /// it and it needs more than one.
+    pub(super) fn broken(&self, bar: &Bar<'_>, width: usize, lines: usize) -> Option<Vec<String>> {
+        let (name, brief) = self.names.get(bar.index)?;
+        let room = width.saturating_sub(bar.tag.len() + 1);
+        if name.width() <= room || brief.width() <= room {
+            return None;
+        }
+        let whole = format!("{} {brief}", bar.tag);
+        let broken = wrap(&whole, width, lines.min(3));
+        (broken.concat() == whole).then_some(broken)
     }
 
     /// A bar's name in at most `width` columns.

@@ -7,7 +7,7 @@ use crate::report::table::thousands;
 /// The plot's width, where few steps leave a choice; many make it wider.
 const PLOT_WIDTH: f64 = 960.0;
 /// A step's width: at least what a short name takes, at most what one can take in at a glance.
-const COLUMN: (f64, f64) = (80.0, 132.0);
+const COLUMN: (f64, f64) = (88.0, 132.0);
 /// The plot's height; the more tensors lie above each other, the more.
 const PLOT_HEIGHT: (f64, f64) = (440.0, 960.0);
 /// Height for each of the tensors that lie above each other.

@@ -2,8 +2,9 @@
 //! and never over each other.
 
 use super::labels::Labels;
-use super::layout::{Bar, Layout, Rect, bytes_text};
-use super::paint::{CHAR, LINE, fill, text_width};
+use super::layout::{Bar, Layout, Overlap, Rect, bytes_text};
+use super::paint::fill;
+use super::words::{CHAR, LINE, text_width};
 use crate::report::json::Kind;
 
 /// Between a bar's edge and its text.
@@ -37,7 +38,7 @@ pub(super) fn place(layout: &Layout<'_>) -> Vec<Name> {
     let mut names = Vec::with_capacity(layout.bars.len());
     let labels = Labels::new(layout.bars.iter().map(|bar| bar.tensor.name.as_str()));
     let (roomy, mut low): (Vec<&Bar<'_>>, Vec<&Bar<'_>>) =
-        layout.bars.iter().partition(|bar| bar.rect.height >= LINE + 1.0);
+        layout.bars.iter().partition(|bar| bar.rect.height + SLACK >= LINE);
     names.extend(roomy.into_iter().filter_map(|bar| inside(layout, &labels, bar)));
     // From the lowest up: a name stands further right the more bars above it still need a line
     // down past it.
@@ -54,12 +55,13 @@ pub(super) fn place(layout: &Layout<'_>) -> Vec<Name> {
 /// The name where most of it can be read: in a part of the bar that is not striped if there is one.
 fn inside(layout: &Layout<'_>, labels: &Labels, bar: &Bar<'_>) -> Option<Name> {
     let (first, last) = (bar.tensor.first_step, bar.tensor.last_step);
+    let overlaps: Vec<&Overlap> = layout.overlaps.iter().filter(|o| [o.older, o.newer].contains(&bar.index)).collect();
     // The steps from or to any one of its own; in a long life, near its begin and its end.
     let near = |&step: &usize| step < first + 16 || step + 16 > last;
     let spans = (first..=last).filter(near).flat_map(|step| [(first, step), (step, last), (step, step)]);
     let mut best: Option<(usize, Name)> = None;
     for (from, to) in spans {
-        for (rect, striped) in free_parts(layout, bar, from, to) {
+        for (rect, striped) in free_parts(layout, &overlaps, bar, from, to) {
             let Some(lines) = compose(labels, bar, rect) else { continue };
             let shown: usize = lines.iter().map(|line| line.chars().count()).sum();
             // Over stripes only where nothing else will do.
@@ -74,10 +76,10 @@ fn inside(layout: &Layout<'_>, labels: &Labels, bar: &Bar<'_>) -> Option<Name> {
 
 /// The part of the bar at steps `from..=to` and its largest part there without stripes; with
 /// whether it has stripes.
-fn free_parts(layout: &Layout<'_>, bar: &Bar<'_>, from: usize, to: usize) -> Vec<(Rect, bool)> {
+fn free_parts(layout: &Layout<'_>, overlaps: &[&Overlap], bar: &Bar<'_>, from: usize, to: usize) -> Vec<(Rect, bool)> {
     let x = layout.x(from);
     let whole = Rect { x, width: layout.x(to + 1) - x, ..bar.rect };
-    let meets = layout.overlaps.iter().filter(|o| [o.older, o.newer].contains(&bar.index) && o.rect.meets(&whole));
+    let meets = overlaps.iter().filter(|o| o.rect.meets(&whole));
     let mut stripes: Vec<(f64, f64)> = meets.map(|o| (o.rect.y, o.rect.bottom())).collect();
     if stripes.is_empty() {
         return vec![(whole, false)];
@@ -118,7 +120,10 @@ fn compose(labels: &Labels, bar: &Bar<'_>, room: Rect) -> Option<Vec<String>> {
             _ => Some(vec![tag.clone()]),
         },
         (_, Some(rest)) if rest >= SHORTEST && chars >= bytes.len() => {
-            Some(vec![format!("{tag} {}", labels.of(bar, rest)), bytes])
+            let broken = labels.broken(bar, chars, lines - 1);
+            let mut lines = broken.unwrap_or_else(|| vec![format!("{tag} {}", labels.of(bar, rest))]);
+            lines.push(bytes);
+            Some(lines)
         }
         _ if chars >= bytes.len().max(tag.len()) => Some(vec![tag.clone(), bytes]),
         _ if chars >= tag.len() => Some(vec![tag.clone()]),
@@ -127,13 +132,7 @@ fn compose(labels: &Labels, bar: &Bar<'_>, room: Rect) -> Option<Vec<String>> {
 }
 
 /// The name below or above a bar that is too low for text, with a line that leads there.
-fn beside(
-    layout: &Layout<'_>,
-    labels: &Labels,
-    bar: &Bar<'_>,
-    waiting: &[&Bar<'_>],
-    names: &[Name],
-) -> Option<Name> {
+fn beside(layout: &Layout<'_>, labels: &Labels, bar: &Bar<'_>, waiting: &[&Bar<'_>], names: &[Name]) -> Option<Name> {
     let (first, last) = (bar.tensor.first_step, bar.tensor.last_step);
     for step in (first..=last).take(16) {
         let others = waiting.iter().filter(|w| (w.tensor.first_step..=w.tensor.last_step).contains(&step)).count();
@@ -143,6 +142,9 @@ fn beside(
         let Some(lines) = compose(labels, bar, room) else { continue };
         let (width, height) = (lines.iter().map(|l| text_width(l)).fold(0.0, f64::max), LINE * lines.len() as f64);
         let from = (lead, bar.rect.y + bar.rect.height / 2.0);
+        // Only these can be in the way of what stays inside the column.
+        let near: Vec<&Name> =
+            names.iter().filter(|n| n.rect.x < column.right() && column.x < n.rect.right()).collect();
         for away in 0..REACH {
             let away = PAD + away as f64 * LINE / 2.0;
             for y in [bar.rect.bottom() + away, bar.rect.y - away - height] {
@@ -153,9 +155,16 @@ fn beside(
                 let bars = layout.alive.get(step).into_iter().flatten().filter_map(|&i| layout.bars.get(i));
                 let free = seen
                     && bars.into_iter().all(|other| !other.rect.meets(&rect))
-                    && names.iter().all(|n| !n.rect.meets(&rect) && !n.rect.meets(&line) && !crosses(n, &rect));
+                    && near.iter().all(|n| !n.rect.meets(&rect) && !n.rect.meets(&line) && !crosses(n, &rect));
                 if free {
-                    return Some(Name { lines, rect, halo: None, ground: Some(WHITE), on_dark: false, leader: Some((from, to)) });
+                    return Some(Name {
+                        lines,
+                        rect,
+                        halo: None,
+                        ground: Some(WHITE),
+                        on_dark: false,
+                        leader: Some((from, to)),
+                    });
                 }
             }
         }

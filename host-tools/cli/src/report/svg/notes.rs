@@ -3,7 +3,8 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Layout, Rect, bytes_text, ram_end, steps_text};
-use super::paint::{Anchor, CHAR, Canvas, LINE, Paint, fill, kind_fill, kind_stroke, legible, text_width};
+use super::paint::{Anchor, Canvas, Paint, TINTS, fill, kind_fill, kind_stroke};
+use super::words::{CHAR, LINE, legible, text_width};
 use super::{INK, MARK};
 use crate::report::json::{Kind, PlanReport};
 use crate::report::table::{shorten, thousands};
@@ -146,11 +147,11 @@ fn entry(canvas: &mut Canvas, mark: Mark, x: f64, y: f64) {
     let rect = Rect { x, y, width, height };
     match mark {
         Mark::Kind(Kind::Intermediate) => {
-            // In two tints, which take turns.
-            let half = Rect { width: width / 2.0, ..rect };
-            let outline = kind_stroke(Kind::Intermediate);
-            canvas.swatch(half, kind_fill(Kind::Intermediate, 0), outline);
-            canvas.swatch(Rect { x: half.right(), ..half }, kind_fill(Kind::Intermediate, 1), outline);
+            let part = width / TINTS.len() as f64;
+            for (index, tint) in TINTS.iter().enumerate() {
+                canvas.rect(Rect { x: x + part * index as f64, width: part, ..rect }, tint, "none");
+            }
+            canvas.swatch(rect, "none", kind_stroke(Kind::Intermediate));
         }
         Mark::Kind(kind) => canvas.swatch(rect, kind_fill(kind, 0), kind_stroke(kind)),
         Mark::Shared => {
