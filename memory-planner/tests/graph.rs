@@ -35,7 +35,9 @@ fn every_rule_has_its_message() {
     assert!(refused(|g| g.entries[0].outputs[0].0 = 99).contains("no value 99"));
     assert!(refused(|g| g.entries[0].nodes[0].inputs[1].0 = 2).contains("read before it is known"));
     assert!(refused(|g| g.entries[0].nodes[0].inputs.clear()).contains("takes 2 inputs, not 0"));
-    assert!(refused(|g| g.values[2].ty = tensor_type(DType::F32, &[3, 2]).unwrap()).contains("computes float32 [2, 3]"));
+    assert!(
+        refused(|g| g.values[2].ty = tensor_type(DType::F32, &[3, 2]).unwrap()).contains("computes float32 [2, 3]")
+    );
     assert!(refused(|g| g.values[3].ty = tensor_type(DType::F32, &[6]).unwrap()).contains("can't be assigned"));
     assert!(refused(|g| g.values[0].quant.scales.push(1.0)).contains("1 scales and 0 zero points"));
     assert!(refused(|g| g.values[0].quant = Quant::per_tensor(f32::NAN, 0)).contains("not a positive number"));

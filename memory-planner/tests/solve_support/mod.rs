@@ -199,7 +199,8 @@ impl Brute<'_> {
 
     /// The arena of the first placement better than the best, trying every offset of every item.
     fn fits(&mut self, items: &[Item], apart: &[Apart], live: &[(usize, usize)]) -> Option<u64> {
-        let limit = self.best - 1;
+        // Nothing is better than an arena without bytes.
+        let limit = self.best.checked_sub(1)?;
         // The one shortcut: items live together that may not share a byte need all their bytes.
         for at in live.iter().map(|l| l.0) {
             let mut alive: Vec<usize> = (0..items.len()).filter(|&i| live[i].0 <= at && at <= live[i].1).collect();
