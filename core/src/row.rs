@@ -88,29 +88,73 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A kernel as the device links it: a number that plans refer to, a check run once, and a body.
+/// A kernel: a number that plans refer to, a check run once, and a body.
 ///
-/// # Contract
-///
-/// `check` answers `true` only if `run` with the same windows, the same parameters and any row
-/// range inside the one checked touches no byte outside the windows, and writes none outside the
-/// outputs and the scratch. It must not read what inputs hold when these lie in RAM: their
-/// contents may be anything when `run` comes.
+/// Making one is unsafe, so that whoever writes a kernel answers for it; whoever only lists rows for a
+/// session need not. `docs/kernel-contract.md` has the contract in full.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// Its number; never reused.
-    pub number: u16,
+    number: u16,
+    align: u8,
+    over_read: u8,
+    check: fn(&Call<'_>) -> bool,
+    run: unsafe fn(&Call<'_>),
+}
+
+impl Row {
+    /// A row with its number (never reused), the alignment in bytes of every window that is not
+    /// empty, and how many bytes beyond the end of an input window that is not empty it may read,
+    /// and ignore.
+    ///
+    /// # Safety
+    ///
+    /// `check` answers `true` only if `run` with the same windows, the same parameters and any row
+    /// range inside the one checked, in either direction, touches no byte outside the windows (but
+    /// for `over_read`), and writes none outside the outputs and the scratch. It must not rely on what
+    /// inputs in RAM hold: their contents may be anything when `run` comes.
+    pub const unsafe fn new(
+        number: u16,
+        align: u8,
+        over_read: u8,
+        check: fn(&Call<'_>) -> bool,
+        run: unsafe fn(&Call<'_>),
+    ) -> Row {
+        Row { number, align, over_read, check, run }
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+
     /// Alignment in bytes of every window that is not empty.
-    pub align: u8,
+    #[inline(always)]
+    pub const fn align(&self) -> u8 {
+        self.align
+    }
+
     /// How many bytes beyond the end of an input window that is not empty it may read, and ignore.
-    pub over_read: u8,
+    #[inline(always)]
+    pub const fn over_read(&self) -> u8 {
+        self.over_read
+    }
+
     /// Whether a call is safe to run.
-    pub check: fn(&Call<'_>) -> bool,
+    #[inline(always)]
+    pub fn check(&self, call: &Call<'_>) -> bool {
+        (self.check)(call)
+    }
+
     /// Computes the rows.
     ///
     /// # Safety
     ///
-    /// `check` must have answered `true` for the same windows and parameters with a row range that
-    /// includes this one. Windows may overlap only as the row's `lag` allows.
-    pub run: unsafe fn(&Call<'_>),
+    /// [`Row::check`] must have answered `true` for the same windows and parameters with a row range
+    /// that includes this one. Windows may overlap only as the row's `lag` allows.
+    #[inline(always)]
+    pub unsafe fn run(&self, call: &Call<'_>) {
+        // SAFETY: the caller's promise is the body's.
+        unsafe { (self.run)(call) }
+    }
 }

@@ -136,11 +136,11 @@ impl<'m> Session<'m> {
             if !reads_only && operand.place.bank() == CONSTANTS {
                 return Err(bad);
             }
-            let over_read = if reads_only { row.over_read } else { 0 };
-            *to = self.window(operand.place, operand.bytes, row.align as usize, over_read).ok_or(bad)?;
+            let over_read = if reads_only { row.over_read() } else { 0 };
+            *to = self.window(operand.place, operand.bytes, row.align() as usize, over_read).ok_or(bad)?;
         }
         let call = call(step, &windows, parameters, step.row_end).ok_or(broken)?;
-        if (row.check)(&call) { Ok(()) } else { Err(Error::Parameters(index)) }
+        if row.check(&call) { Ok(()) } else { Err(Error::Parameters(index)) }
     }
 
     /// Back to the beginning: zeroes the state, and runs the entry `reset` where the plan has it.
@@ -161,7 +161,7 @@ impl<'m> Session<'m> {
     }
 
     fn row(&self, number: u16) -> Option<&'m Row> {
-        self.rows.iter().find(|r| r.number == number)
+        self.rows.iter().find(|r| r.number() == number)
     }
 
     /// The window of `bytes` at `place`, if it and the `over_read` bytes after it lie inside its
@@ -281,7 +281,7 @@ impl<'m> Session<'m> {
             // SAFETY: `check_step` ran this row's check on the same windows and parameters with a
             // row range that includes this one; the host proved the overlaps, and if it did not,
             // windows still lie inside the banks.
-            unsafe { (row.run)(&call) };
+            unsafe { row.run(&call) };
             let outputs = windows.get(step.inputs as usize..step.inputs as usize + step.outputs as usize);
             let index = entry.first_step.wrapping_add(offset as u32);
             hook.after(&Done { index, step, outputs: outputs.unwrap_or(&[]) });

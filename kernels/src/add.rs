@@ -57,9 +57,13 @@ pub struct AddF32Parameters {
 }
 
 /// int8 sum.
-pub const ADD_S8: Row = Row { number: 6, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+pub const ADD_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(6, 1, 0, check_s8, run_s8) };
 /// float32 sum.
-pub const ADD_F32: Row = Row { number: 37, align: 4, over_read: 0, check: check_f32, run: run_f32 };
+pub const ADD_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(37, 4, 0, check_f32, run_f32) };
 
 fn fits(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], size: u32) -> bool {
     let [a, b, y] = *pitches;
@@ -136,7 +140,7 @@ pub(crate) mod host {
     const _: () = assert!(ADD_LEFT_SHIFT == 20);
 
     pub(crate) const ADD_S8: Kernel = Kernel {
-        number: super::ADD_S8.number,
+        number: super::ADD_S8.number(),
         name: "add_s8",
         row_name: "ADD_S8",
         targets: &[],
@@ -152,7 +156,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const ADD_F32: Kernel = Kernel {
-        number: super::ADD_F32.number,
+        number: super::ADD_F32.number(),
         name: "add_f32",
         row_name: "ADD_F32",
         targets: &[],

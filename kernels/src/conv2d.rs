@@ -29,9 +29,13 @@ pub struct Conv2dParameters {
 }
 
 /// int8 convolution.
-pub const CONV2D_S8: Row = Row { number: 1, align: 1, over_read: 0, check: check::<S8>, run: run::<S8> };
+pub const CONV2D_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(1, 1, 0, check::<S8>, run::<S8>) };
 /// float32 convolution.
-pub const CONV2D_F32: Row = Row { number: 32, align: 4, over_read: 0, check: check::<F32>, run: run::<F32> };
+pub const CONV2D_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(32, 4, 0, check::<F32>, run::<F32>) };
 
 /// Whether geometry, groups, weights (`O * KH * KW * I / groups` elements in any order) and constants
 /// fit their windows.
@@ -115,7 +119,7 @@ pub(crate) mod host {
     use crate::{lag, lowering};
 
     pub(crate) const CONV2D_S8: Kernel = Kernel {
-        number: super::CONV2D_S8.number,
+        number: super::CONV2D_S8.number(),
         name: "conv2d_s8",
         row_name: "CONV2D_S8",
         targets: &[],
@@ -133,7 +137,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const CONV2D_F32: Kernel = Kernel {
-        number: super::CONV2D_F32.number,
+        number: super::CONV2D_F32.number(),
         name: "conv2d_f32",
         row_name: "CONV2D_F32",
         targets: &[],

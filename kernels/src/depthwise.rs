@@ -10,9 +10,13 @@ use crate::arithmetic::{Arithmetic, F32, S8, dot, pad};
 use crate::conv2d::{Conv2dParameters, check};
 
 /// int8 depthwise convolution.
-pub const DEPTHWISE_S8: Row = Row { number: 2, align: 1, over_read: 0, check: check::<S8>, run: run::<S8> };
+pub const DEPTHWISE_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(2, 1, 0, check::<S8>, run::<S8>) };
 /// float32 depthwise convolution.
-pub const DEPTHWISE_F32: Row = Row { number: 33, align: 4, over_read: 0, check: check::<F32>, run: run::<F32> };
+pub const DEPTHWISE_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(33, 4, 0, check::<F32>, run::<F32>) };
 
 unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
@@ -70,7 +74,7 @@ pub(crate) mod host {
     use crate::table::{Direction, Emit, Kernel, Operation};
 
     pub(crate) const DEPTHWISE_S8: Kernel = Kernel {
-        number: super::DEPTHWISE_S8.number,
+        number: super::DEPTHWISE_S8.number(),
         name: "depthwise_s8",
         row_name: "DEPTHWISE_S8",
         targets: &[],
@@ -88,7 +92,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const DEPTHWISE_F32: Kernel = Kernel {
-        number: super::DEPTHWISE_F32.number,
+        number: super::DEPTHWISE_F32.number(),
         name: "depthwise_f32",
         row_name: "DEPTHWISE_F32",
         targets: &[],

@@ -24,7 +24,9 @@ pub struct DequantizeParameters {
 }
 
 /// int8 to float32.
-pub const DEQUANTIZE_S8_F32: Row = Row { number: 12, align: 4, over_read: 0, check, run };
+pub const DEQUANTIZE_S8_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(12, 4, 0, check, run) };
 
 fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<DequantizeParameters>() else { return false };
@@ -63,7 +65,7 @@ pub(crate) mod host {
     use crate::{blocks, lowering};
 
     pub(crate) const DEQUANTIZE_S8_F32: Kernel = Kernel {
-        number: super::DEQUANTIZE_S8_F32.number,
+        number: super::DEQUANTIZE_S8_F32.number(),
         name: "dequantize_s8_f32",
         row_name: "DEQUANTIZE_S8_F32",
         targets: &[],

@@ -29,9 +29,13 @@ pub struct FullyConnectedParameters {
 }
 
 /// int8 fully connected layer.
-pub const FULLY_CONNECTED_S8: Row = Row { number: 3, align: 1, over_read: 0, check: check::<S8>, run: run::<S8> };
+pub const FULLY_CONNECTED_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(3, 1, 0, check::<S8>, run::<S8>) };
 /// float32 fully connected layer.
-pub const FULLY_CONNECTED_F32: Row = Row { number: 34, align: 4, over_read: 0, check: check::<F32>, run: run::<F32> };
+pub const FULLY_CONNECTED_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(34, 4, 0, check::<F32>, run::<F32>) };
 
 fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<FullyConnectedParameters>() else { return false };
@@ -77,7 +81,7 @@ pub(crate) mod host {
     use crate::{lag, lowering};
 
     pub(crate) const FULLY_CONNECTED_S8: Kernel = Kernel {
-        number: super::FULLY_CONNECTED_S8.number,
+        number: super::FULLY_CONNECTED_S8.number(),
         name: "fully_connected_s8",
         row_name: "FULLY_CONNECTED_S8",
         targets: &[],
@@ -95,7 +99,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const FULLY_CONNECTED_F32: Kernel = Kernel {
-        number: super::FULLY_CONNECTED_F32.number,
+        number: super::FULLY_CONNECTED_F32.number(),
         name: "fully_connected_f32",
         row_name: "FULLY_CONNECTED_F32",
         targets: &[],

@@ -46,9 +46,13 @@ pub struct LogSoftmaxF32Parameters {
 }
 
 /// int8 log-softmax; the output's scale is 1/16, its zero point 127.
-pub const LOG_SOFTMAX_S8: Row = Row { number: 13, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+pub const LOG_SOFTMAX_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(13, 1, 0, check_s8, run_s8) };
 /// float32 log-softmax.
-pub const LOG_SOFTMAX_F32: Row = Row { number: 39, align: 4, over_read: 0, check: check_f32, run: run_f32 };
+pub const LOG_SOFTMAX_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(39, 4, 0, check_f32, run_f32) };
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<LogSoftmaxS8Parameters>() else { return false };
@@ -168,7 +172,7 @@ pub(crate) mod host {
     use crate::table::{Direction, Kernel, Operation};
 
     pub(crate) const LOG_SOFTMAX_S8: Kernel = Kernel {
-        number: super::LOG_SOFTMAX_S8.number,
+        number: super::LOG_SOFTMAX_S8.number(),
         name: "log_softmax_s8",
         row_name: "LOG_SOFTMAX_S8",
         targets: &[],
@@ -206,7 +210,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const LOG_SOFTMAX_F32: Kernel = Kernel {
-        number: super::LOG_SOFTMAX_F32.number,
+        number: super::LOG_SOFTMAX_F32.number(),
         name: "log_softmax_f32",
         row_name: "LOG_SOFTMAX_F32",
         targets: &[],

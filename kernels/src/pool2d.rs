@@ -23,14 +23,20 @@ pub struct PoolParameters {
 
 /// int8 average.
 pub const AVERAGE_POOL_S8: Row =
-    Row { number: 4, align: 1, over_read: 0, check: check::<AverageS8>, run: run::<AverageS8> };
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(4, 1, 0, check::<AverageS8>, run::<AverageS8>) };
 /// int8 maximum.
-pub const MAX_POOL_S8: Row = Row { number: 5, align: 1, over_read: 0, check: check::<MaxS8>, run: run::<MaxS8> };
+pub const MAX_POOL_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(5, 1, 0, check::<MaxS8>, run::<MaxS8>) };
 /// float32 average.
 pub const AVERAGE_POOL_F32: Row =
-    Row { number: 35, align: 4, over_read: 0, check: check::<AverageF32>, run: run::<AverageF32> };
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(35, 4, 0, check::<AverageF32>, run::<AverageF32>) };
 /// float32 maximum.
-pub const MAX_POOL_F32: Row = Row { number: 36, align: 4, over_read: 0, check: check::<MaxF32>, run: run::<MaxF32> };
+pub const MAX_POOL_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(36, 4, 0, check::<MaxF32>, run::<MaxF32>) };
 
 /// From the taps of a window to one output.
 trait Reduce {
@@ -173,7 +179,7 @@ pub(crate) mod host {
     macro_rules! pool {
         ($row:ident, $name:literal, $kind:ident, $dtype:ident) => {
             pub(crate) const $row: Kernel = Kernel {
-                number: super::$row.number,
+                number: super::$row.number(),
                 name: $name,
                 row_name: stringify!($row),
                 targets: &[],

@@ -41,9 +41,13 @@ pub struct RequantizeParameters {
 }
 
 /// float32 to int8: halves away from zero, NaN as 0.
-pub const QUANTIZE_F32_S8: Row = Row { number: 10, align: 4, over_read: 0, check: check_f32, run: run_f32 };
+pub const QUANTIZE_F32_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(10, 4, 0, check_f32, run_f32) };
 /// int8 to int8 of another scale or zero point.
-pub const REQUANTIZE_S8: Row = Row { number: 11, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+pub const REQUANTIZE_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(11, 1, 0, check_s8, run_s8) };
 
 fn fits(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 2], size: u32) -> bool {
     let [from, to] = *pitches;
@@ -116,7 +120,7 @@ pub(crate) mod host {
     use crate::{blocks, lowering};
 
     pub(crate) const QUANTIZE_F32_S8: Kernel = Kernel {
-        number: super::QUANTIZE_F32_S8.number,
+        number: super::QUANTIZE_F32_S8.number(),
         name: "quantize_f32_s8",
         row_name: "QUANTIZE_F32_S8",
         targets: &[],
@@ -140,7 +144,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const REQUANTIZE_S8: Kernel = Kernel {
-        number: super::REQUANTIZE_S8.number,
+        number: super::REQUANTIZE_S8.number(),
         name: "requantize_s8",
         row_name: "REQUANTIZE_S8",
         targets: &[],

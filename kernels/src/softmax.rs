@@ -43,9 +43,13 @@ pub struct SoftmaxF32Parameters {
 }
 
 /// int8 softmax; the output's scale is 1/256, its zero point -128.
-pub const SOFTMAX_S8: Row = Row { number: 7, align: 1, over_read: 0, check: check_s8, run: run_s8 };
+pub const SOFTMAX_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(7, 1, 0, check_s8, run_s8) };
 /// float32 softmax.
-pub const SOFTMAX_F32: Row = Row { number: 38, align: 4, over_read: 0, check: check_f32, run: run_f32 };
+pub const SOFTMAX_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(38, 4, 0, check_f32, run_f32) };
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return false };
@@ -205,7 +209,7 @@ pub(crate) mod host {
     use crate::table::{Direction, Kernel, Operation};
 
     pub(crate) const SOFTMAX_S8: Kernel = Kernel {
-        number: super::SOFTMAX_S8.number,
+        number: super::SOFTMAX_S8.number(),
         name: "softmax_s8",
         row_name: "SOFTMAX_S8",
         targets: &[],
@@ -242,7 +246,7 @@ pub(crate) mod host {
     };
 
     pub(crate) const SOFTMAX_F32: Kernel = Kernel {
-        number: super::SOFTMAX_F32.number,
+        number: super::SOFTMAX_F32.number(),
         name: "softmax_f32",
         row_name: "SOFTMAX_F32",
         targets: &[],

@@ -289,7 +289,7 @@ impl<'g> Lowering<'g> {
         // A value is given a place only if the kernel reads it as it lies, so constants that are
         // packed do not stay in the plan twice.
         let row = kernel.row();
-        let align = (row.align as u64).max(4);
+        let align = (row.align() as u64).max(4);
         let mut wanted = vec![false; node.inputs.len()];
         (kernel.prepare)(operation, &mut Probe { wanted: &mut wanted }).map_err(|e| refused(entry, node, e))?;
         let input_storage: Vec<Option<Storage>> =
@@ -314,7 +314,7 @@ impl<'g> Lowering<'g> {
         let step = work.steps.len();
         let output = into.unwrap_or_else(|| Storage::Buffer(self.new_buffer(work, node.output, Some(step))));
         for &storage in inputs.iter().chain([&output]) {
-            let (want, over_read) = (row.align as u64, row.over_read as u64);
+            let (want, over_read) = (row.align() as u64, row.over_read() as u64);
             match storage {
                 Storage::Buffer(b) => {
                     let buffer = &mut work.buffers[b];

@@ -2,7 +2,7 @@
 //!
 //! An operator is one file: the attribute struct, the rule for the output's type, the memory
 //! effect, the cost, and a plain scalar reference that shares no code with the kernels that are
-//! meant to be fast. One line in [`operators!`] below gives it the opcode and makes it part of
+//! meant to be fast. One line in the list `operators!` below gives it the opcode and makes it part of
 //! [`Op`], of the graph's encoding and of the test matrix. Element-by-element operators need even
 //! less: one row in [`elementwise`].
 //!

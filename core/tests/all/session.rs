@@ -40,7 +40,7 @@ fn steps_run_in_order_and_hooks_see_each() {
 fn kernels_are_told_everything() {
     let mut draft = Draft::default();
     draft.operands = vec![operand(IN_CONSTANTS, 3, 5), operand(0, 16, 8), operand(0, 40, 7)];
-    draft.steps[0] = StepRecord { row: TELL.number, scratch: 1, row_begin: 2, row_end: 9, ..draft.steps[0] };
+    draft.steps[0] = StepRecord { row: TELL.number(), scratch: 1, row_begin: 2, row_end: 9, ..draft.steps[0] };
     for (flags, down) in [(0, 0), (STEP_DOWN, 1), (!STEP_DOWN, 0), (u32::MAX, 1)] {
         draft.steps[0].flags = flags;
         draft.session(64, |session| {

@@ -121,7 +121,7 @@ fn constants_are_never_written() {
 fn over_read_needs_room_behind_inputs() {
     let far = |at: u64, number: usize| {
         changed(|d| {
-            d.steps[0].row = FAR.number;
+            d.steps[0].row = FAR.number();
             d.operands[number] = operand(0, at, 8);
         })
     };
@@ -130,7 +130,7 @@ fn over_read_needs_room_behind_inputs() {
     assert_eq!(far(56, 1), None, "outputs are not read");
     let constants = |at: u64| {
         changed(|d| {
-            d.steps[0].row = FAR.number;
+            d.steps[0].row = FAR.number();
             d.operands[0] = operand(IN_CONSTANTS, at, 8);
         })
     };
@@ -141,14 +141,14 @@ fn over_read_needs_room_behind_inputs() {
 fn windows_are_aligned_as_the_row_wants() {
     for (number, at) in [(0, 2), (0, 5), (1, 17)] {
         let error = changed(|d| {
-            d.steps[0].row = FAR.number;
+            d.steps[0].row = FAR.number();
             d.operands[number] = operand(0, at, 8);
         });
         assert_eq!(error, Some(Error::Operand(0, number as u8)));
     }
     // Addresses count, not offsets.
     let mut draft = Draft::default();
-    draft.steps[0].row = FAR.number;
+    draft.steps[0].row = FAR.number();
     draft.banks[0] = BankRecord { bytes: 64, align: 1, reserved: 0 };
     draft.session(64, |_| ());
     assert_eq!(crate::memory::begin(&draft, 1), Some(Error::Operand(0, 0)));
@@ -167,7 +167,7 @@ fn parameters_with_a_wider_alignment_are_refused_where_they_lack_it() {
     let wide = |at: u32| {
         changed(|d| {
             d.parameters = vec![0; 16];
-            (d.steps[0].row, d.steps[0].parameters, d.steps[0].parameters_len) = (WIDE.number, at, 8);
+            (d.steps[0].row, d.steps[0].parameters, d.steps[0].parameters_len) = (WIDE.number(), at, 8);
         })
     };
     // The table begins at a multiple of 8.
@@ -180,7 +180,7 @@ fn windows_without_bytes_lie_nowhere() {
         let mut draft = Draft::default();
         draft.parameters = 0u32.to_le_bytes().to_vec();
         draft.operands = vec![operand(0, 64, bytes), operand(0, 3, 0)];
-        draft.steps[0].row = FAR.number;
+        draft.steps[0].row = FAR.number();
         draft
     };
     // Even what a row reads too much has to lie inside the bank; the place itself does not count.
@@ -188,7 +188,7 @@ fn windows_without_bytes_lie_nowhere() {
     let mut nearer = draft(0);
     nearer.operands[0] = operand(0, 60, 0);
     assert_eq!(nearer.refused(), None);
-    nearer.steps[0].row = NEXT.number;
+    nearer.steps[0].row = NEXT.number();
     nearer.operands[0] = operand(0, 64, 0);
     nearer.session(64, |session| {
         let entry = session.plan().entry(0).unwrap();

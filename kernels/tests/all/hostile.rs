@@ -15,17 +15,17 @@ fn attempt(row: &Row, sources: &[Vec<u8>], output: &[u8], parameters: &[u8], row
     let windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
     let outputs = [to.window()];
     let mut call = Call::new(&windows, &outputs, &[], parameters, rows);
-    if !(row.check)(&call) {
+    if !row.check(&call) {
         return false;
     }
     for direction in [Direction::Up, Direction::Down] {
         call.direction = direction;
         // SAFETY: the check answered true, and does not depend on the direction.
-        unsafe { (row.run)(&call) };
+        unsafe { row.run(&call) };
     }
     to.bytes();
     for (input, source) in inputs.iter().zip(sources) {
-        assert!(input.bytes() == source, "row {} wrote to an input", row.number);
+        assert!(input.bytes() == source, "row {} wrote to an input", row.number());
     }
     true
 }

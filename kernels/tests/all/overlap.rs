@@ -28,7 +28,7 @@ fn overlap(kernel: &Kernel, direction: Direction) -> [u32; 3] {
             for trail in [lag, lag + 4 * (seed % 3), lag + 64] {
                 assert!(same(trail), "{} {direction:?} at lag {trail}, seed {seed}: {case:?}", kernel.name);
             }
-            let element = kernel.portable.align as u64;
+            let element = kernel.portable.align() as u64;
             if lag >= element {
                 short += 1;
                 broken += !same(lag - element) as u32;
@@ -69,9 +69,9 @@ fn one_input_in_two_roles() {
             let (inputs, outputs) = ([window, window], [window]);
             let rows = kiln_core::RowRange { begin: 0, end: prepared.rows };
             let call = kiln_core::Call::new(&inputs, &outputs, &[], prepared.parameters.bytes(), rows);
-            assert!((kernel.portable.check)(&call));
+            assert!(kernel.portable.check(&call));
             // SAFETY: checked; the row's lag is 0 for both inputs.
-            unsafe { (kernel.portable.run)(&call) };
+            unsafe { kernel.portable.run(&call) };
             assert!(agree(number, case.output.ty.dtype, memory.bytes(), &case.reference()));
         }
     }

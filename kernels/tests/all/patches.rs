@@ -72,9 +72,9 @@ fn a_patch_equals_the_crop_of_the_whole() {
             let end = spatial.output.height * ys.dim(0);
             let mut call = Call::new(&windows, &outputs, &[], parameters.bytes(), RowRange { begin: 0, end });
             call.direction = random.pick(&[Direction::Up, Direction::Down]);
-            assert!((row.check)(&call), "{} refuses a patch, seed {seed}", kernel.name);
+            assert!(row.check(&call), "{} refuses a patch, seed {seed}", kernel.name);
             // SAFETY: checked; nothing overlaps.
-            unsafe { (row.run)(&call) };
+            unsafe { row.run(&call) };
 
             let element = if case.output.ty.dtype == DType::F32 { 4 } else { 1 };
             let channels = ys.dim(3) as usize * element;

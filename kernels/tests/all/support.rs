@@ -237,19 +237,19 @@ impl<'a> Job<'a> {
         let outputs = [output];
         let mut call = Call::new(windows, &outputs, &[], self.parameters, RowRange { begin: 0, end: self.rows });
         call.direction = self.direction;
-        assert!((self.row.check)(&call), "row {} refuses its own parameters", self.row.number);
+        assert!(self.row.check(&call), "row {} refuses its own parameters", self.row.number());
         for &(begin, end) in ranges {
             call.rows = RowRange { begin, end };
             // SAFETY: checked just above for all rows. Raw windows may overlap; if they do more
             // than the lag allows, numbers are wrong and nothing else.
-            unsafe { (self.row.run)(&call) };
+            unsafe { self.row.run(&call) };
         }
     }
 
     /// Runs over windows that do not overlap, each at its own misalignment, and gives the output's
     /// bytes. Guards and inputs must come out unchanged.
     pub(crate) fn run(&self, ranges: &[(u32, u32)], random: &mut Random) -> Vec<u8> {
-        let align = self.row.align as usize;
+        let align = self.row.align() as usize;
         let mut offset = || random.size(0, 7 / align as u32) as usize * align;
         let mut inputs: Vec<Guarded> = self.sources.iter().map(|s| Guarded::new(s, offset())).collect();
         let mut output = Guarded::new(&vec![0x7e; self.output_bytes], offset());
@@ -268,7 +268,7 @@ impl<'a> Job<'a> {
         if self.direction == Direction::Down {
             // A trail between elements of two sizes need not keep the output aligned: begin later.
             let start = len - self.output_bytes;
-            len += start.next_multiple_of(self.row.align as usize) - start;
+            len += start.next_multiple_of(self.row.align() as usize) - start;
         }
         // Up: the output begins `trail` bytes before the input. Down: it ends as many after it.
         let (input_at, output_at) = match self.direction {

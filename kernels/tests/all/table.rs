@@ -9,10 +9,10 @@ use crate::support::Random;
 #[test]
 fn numbers_and_names_are_unique() {
     for (i, a) in KERNELS.iter().enumerate() {
-        assert_eq!(a.number, a.portable.number, "{}", a.name);
+        assert_eq!(a.number, a.portable.number(), "{}", a.name);
         assert_eq!(a.name.to_uppercase(), a.row_name);
         assert!(a.number < 0x8000, "{}: the upper half is for references", a.name);
-        assert!(a.portable.align.is_power_of_two());
+        assert!(a.portable.align().is_power_of_two());
         for b in &KERNELS[i + 1..] {
             assert!(a.number != b.number && a.name != b.name);
         }
@@ -20,7 +20,7 @@ fn numbers_and_names_are_unique() {
     }
     let rows = host_rows();
     assert_eq!(rows.len(), KERNEL_COUNT);
-    assert!(rows.iter().zip(KERNELS).all(|(r, k)| r.number == k.number));
+    assert!(rows.iter().zip(KERNELS).all(|(r, k)| r.number() == k.number));
     assert!(kernel(0).is_none());
 }
 
