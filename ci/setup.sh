@@ -177,16 +177,19 @@ install_package() {
 # The package lists for this go to a directory of their own, so that the system's sources stay as
 # they are.
 from_backports() {
-    local codename sources status
+    local codename mirror sources status
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     [ -n "$codename" ] && [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || return 1
+    # The mirror that the system itself uses.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $codename" 2>/dev/null | head -n 1)
+    [ -n "$mirror" ] || return 1
     sources=$(mktemp -d)
     mkdir -p "$sources/parts" "$sources/lists/partial"
     # apt reads the lists as a user of its own.
     chmod -R a+rx "$sources"
     cp /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list "$sources/parts/" 2>/dev/null
-    printf 'deb [signed-by=%s] http://deb.debian.org/debian %s-backports main\n' \
-        /usr/share/keyrings/debian-archive-keyring.gpg "$codename" >"$sources/parts/backports.list"
+    printf 'deb [signed-by=%s] %s %s-backports main\n' \
+        /usr/share/keyrings/debian-archive-keyring.gpg "$mirror" "$codename" >"$sources/parts/backports.list"
     local options=(-o "Dir::Etc::SourceParts=$sources/parts" -o "Dir::State::Lists=$sources/lists")
     apt_get "${options[@]}" update >/dev/null &&
         apt_get "${options[@]}" install --no-remove -t "$codename-backports" "$1"

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::input::ImageRange;
+
 const EXIT_CODES: &str = "Exit codes: 0 fine, 1 does not fit or differs, 2 bad input.
 MODEL is a .tflite or .kiln file. BOARD is a name from `kiln boards` or the path of a board's .toml file.";
 
@@ -59,12 +61,15 @@ pub struct PlanArgs {
 pub struct RunArgs {
     /// The model: .tflite or .kiln
     pub model: PathBuf,
-    /// One file for each input, in the model's order: raw little-endian elements
+    /// One file for each input, in the model's order: .npy, .png, .wav, or raw little-endian elements
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub input: Vec<PathBuf>,
-    /// One file for each output, in the model's order; without it a summary is printed
+    /// One file for each output, in the model's order: .npy, or else raw; without it a summary is printed
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub output: Vec<PathBuf>,
+    /// The numbers that the bytes 0 to 255 of .png inputs stand for; by default judged from the input
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub image_range: Option<ImageRange>,
     /// Run the plan made for this board's CPU family, on this computer
     #[arg(long, value_name = "BOARD")]
     pub board: Option<String>,

@@ -9,6 +9,7 @@ pub mod args;
 pub mod commands;
 pub mod console;
 mod error;
+pub mod input;
 pub mod inspect;
 pub mod model;
 pub mod report;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use kiln_boards::Board;
+use kiln_codegen::target_of;
 use kiln_import::import_tflite;
 use kiln_passes::clean;
 use kiln_planner::graph::Graph;
@@ -11,6 +13,7 @@ use kiln_planner::kiln_file::KilnFile;
 use kiln_planner::{Options, Planned, plan};
 
 use crate::CliError;
+use crate::report::{report, text};
 
 /// The largest model file that is read: 2 GiB, which is also as far as a flatbuffer's offsets reach.
 pub const MAX_BYTES: u64 = 2 << 30;
@@ -123,6 +126,35 @@ impl ModelFile {
     /// No kernel computes some of its nodes, or the plan's format can't hold it.
     pub fn plan(&self, graph: &Graph, options: &Options) -> Result<Planned, CliError> {
         plan(graph, options).map_err(|source| CliError::Plan { path: self.path.clone(), source })
+    }
+}
+
+/// A model planned for a board that it fits.
+pub struct Fitted {
+    /// The file.
+    pub file: ModelFile,
+    /// Its graph, cleaned.
+    pub graph: Graph,
+    /// The plan for the board's CPU family.
+    pub planned: Planned,
+}
+
+impl Fitted {
+    /// Reads and plans a model.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read or planned, or the plan does not fit the board: which region is
+    /// short, by how much, and what is to blame.
+    pub fn read(path: &Path, board: &Board) -> Result<Fitted, CliError> {
+        let file = ModelFile::read(path)?;
+        let graph = file.graph()?;
+        let planned = file.plan(&graph, &Options::for_target(target_of(board)))?;
+        let fit = report(&file.name, &planned, board, None)?;
+        if !fit.fits {
+            return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
+        }
+        Ok(Fitted { file, graph, planned })
     }
 }
 

@@ -4,25 +4,16 @@ use std::fs;
 
 use kiln_boards::Board;
 use kiln_codegen::model_crate::ModelCrate;
-use kiln_codegen::target_of;
-use kiln_planner::Options;
 use kiln_planner::kiln_file::{About, KilnFile};
 
 use crate::args::CompileArgs;
-use crate::model::ModelFile;
-use crate::report::{report, text};
+use crate::model::Fitted;
 use crate::{CliError, Outcome, console, sources};
 
 /// Writes a model's crate and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let file = ModelFile::read(&args.model)?;
-    let graph = file.graph()?;
-    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
-    let fit = report(&file.name, &planned, &board, None)?;
-    if !fit.fits {
-        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
-    }
+    let Fitted { file, graph, planned } = Fitted::read(&args.model, &board)?;
     let sources = sources::root().map_err(CliError::BadInput)?;
     let model = ModelCrate { graph: &graph, planned: &planned, board: &board.name, sources: &sources };
     model.write(&args.out).map_err(|e| CliError::BadInput(e.to_string()))?;

@@ -9,14 +9,12 @@ use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_codegen::flashing::recipe;
 use kiln_codegen::symbols::Elf;
-use kiln_codegen::target_of;
+use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
-use kiln_planner::{Options, Planned};
 use kiln_target_host::Runner;
 
 use crate::args::FlashArgs;
-use crate::model::ModelFile;
-use crate::report::{report, text};
+use crate::model::Fitted;
 use crate::{CliError, Outcome, console, sources};
 
 /// Builds a model's firmware, checks it, and runs it once on the emulated board.
@@ -28,13 +26,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
             board.name
         )));
     }
-    let file = ModelFile::read(&args.model)?;
-    let graph = file.graph()?;
-    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
-    let fit = report(&file.name, &planned, &board, None)?;
-    if !fit.fits {
-        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
-    }
+    let Fitted { graph, planned, .. } = Fitted::read(&args.model, &board)?;
     if board.run.place() == Place::Real {
         return real(&board, args);
     }

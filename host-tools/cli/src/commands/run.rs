@@ -1,6 +1,7 @@
 //! `kiln run`.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
 use kiln_codegen::target_of;
@@ -11,7 +12,8 @@ use kiln_target_host::{AlignedBytes, RunError, Runner, native_target};
 
 use crate::args::RunArgs;
 use crate::console::{self, Style};
-use crate::model::{Format, ModelFile, read_file};
+use crate::input::{self, Wanted, extension, npy_bytes, npy_descr};
+use crate::model::{Format, ModelFile};
 use crate::report::table::{Align, Table, counted, printable, thousands};
 use crate::values::{describe, element, real};
 use crate::{CliError, Outcome};
@@ -30,7 +32,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     let bytes = AlignedBytes::copy_of(&bytes);
     let plan = Plan::load_any_target(bytes.as_ref()).map_err(|e| failed(e.into()))?;
     let entry = main_entry(&plan).ok_or_else(|| CliError::input(&file.path, "the plan has no entry to run"))?;
-    let inputs = read_inputs(&plan, &entry, &args.input)?;
+    let inputs = read_inputs(&plan, &entry, args)?;
     check_outputs(&plan, &entry, &args.output)?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let outputs = runner.run(entry.name, &inputs).map_err(failed)?;
@@ -42,8 +44,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
         }
         console::out(&text)?;
     }
-    for (path, data) in args.output.iter().zip(&outputs) {
-        std::fs::write(path, data).map_err(|source| CliError::File { path: path.clone(), action: "write", source })?;
+    for (path, (tensor, data)) in args.output.iter().zip(entry.outputs.iter().zip(&outputs)) {
+        std::fs::write(path, encoded(&plan, tensor, path, data)?).map_err(|source| CliError::File {
+            path: path.clone(),
+            action: "write",
+            source,
+        })?;
     }
     Ok(Outcome::Fine)
 }
@@ -85,32 +91,50 @@ fn main_entry<'p>(plan: &Plan<'p>) -> Option<Entry<'p>> {
     plan.entry_named("infer").or_else(|| plan.entry(0))
 }
 
-fn read_inputs(plan: &Plan<'_>, entry: &Entry<'_>, files: &[PathBuf]) -> Result<Vec<Vec<u8>>, CliError> {
-    check_count(plan, entry.inputs, files, "input")?;
+fn read_inputs(plan: &Plan<'_>, entry: &Entry<'_>, args: &RunArgs) -> Result<Vec<Vec<u8>>, CliError> {
+    check_count(plan, entry.inputs, &args.input, "input")?;
+    if args.image_range.is_some() && args.input.iter().all(|path| extension(path) != "png") {
+        return Err(CliError::BadInput("--image-range is for .png inputs, and there is none; leave it out".to_owned()));
+    }
     let read = |(index, (tensor, path)): (usize, (&TensorRecord, &PathBuf))| {
-        let name = printable(plan.text(tensor.name));
-        let wrong = |have: u64| {
-            let problem = format!(
-                "input {index} ('{name}') is {}, {} bytes, but the file has {have}; \
-                 give its elements raw, little-endian, without a header",
-                describe(plan, tensor),
-                tensor.bytes
-            );
-            CliError::input(path, problem)
-        };
-        // The size is compared before the bytes are read: the file may be anything.
-        match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_file() && metadata.len() != tensor.bytes => return Err(wrong(metadata.len())),
-            _ => {}
+        let unknown = || CliError::input(path, format!("input {index} has elements of an unknown type"));
+        let wanted = Wanted::of(plan, tensor, index).ok_or_else(unknown)?;
+        let (data, notes) = input::read(path, &wanted, args.image_range)?;
+        for note in notes {
+            console::progress(&console::harmless(&format!("{}: {note}", path.display())));
         }
-        let data = read_file(path, tensor.bytes)?;
-        if data.len() as u64 == tensor.bytes { Ok(data) } else { Err(wrong(data.len() as u64)) }
+        Ok(data)
     };
-    entry.inputs.iter().zip(files).enumerate().map(read).collect()
+    entry.inputs.iter().zip(&args.input).enumerate().map(read).collect()
 }
 
+/// Refuses what can't be written before anything is run.
 fn check_outputs(plan: &Plan<'_>, entry: &Entry<'_>, files: &[PathBuf]) -> Result<(), CliError> {
-    if files.is_empty() { Ok(()) } else { check_count(plan, entry.outputs, files, "output") }
+    if files.is_empty() {
+        return Ok(());
+    }
+    check_count(plan, entry.outputs, files, "output")?;
+    for (tensor, path) in entry.outputs.iter().zip(files) {
+        encoded(plan, tensor, path, &[])?;
+    }
+    Ok(())
+}
+
+/// An output as its file's name asks: a `.npy` file, or else raw.
+fn encoded<'d>(plan: &Plan<'_>, tensor: &TensorRecord, path: &Path, data: &'d [u8]) -> Result<Cow<'d, [u8]>, CliError> {
+    if extension(path) != "npy" {
+        return Ok(Cow::Borrowed(data));
+    }
+    let wanted = Wanted::of(plan, tensor, 0);
+    let npy = wanted.and_then(|wanted| Some(npy_bytes(npy_descr(wanted.dtype)?, &wanted.dims, data)));
+    npy.map(Cow::Owned).ok_or_else(|| {
+        let problem = format!(
+            "output '{}' is {}, which .npy files can't hold; give a file name without .npy to write it raw",
+            printable(plan.text(tensor.name)),
+            describe(plan, tensor)
+        );
+        CliError::input(path, problem)
+    })
 }
 
 fn check_count(plan: &Plan<'_>, tensors: &[TensorRecord], files: &[PathBuf], what: &str) -> Result<(), CliError> {

@@ -4,12 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use kiln_boards::{Board, Place};
-use kiln_codegen::target_of;
-use kiln_planner::Options;
 
 use crate::args::VerifyArgs;
-use crate::model::ModelFile;
-use crate::report::{report, text};
+use crate::model::Fitted;
 use crate::verify::{Folder, Report, VerifyError, run as replay};
 use crate::{CliError, Outcome, console, sources};
 
@@ -23,13 +20,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
         )));
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
-    let file = ModelFile::read(&folder.model)?;
-    let graph = file.graph()?;
-    let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
-    let fit = report(&file.name, &planned, &board, None)?;
-    if !fit.fits {
-        return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
-    }
+    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board)?;
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root().map_err(CliError::BadInput)? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;

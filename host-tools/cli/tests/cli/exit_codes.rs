@@ -9,7 +9,7 @@ use crate::support::{Ran, arg, kiln, kiln_fine, model_folder};
 use crate::synthetic::{self, file, reseal};
 
 /// The command's end: code 2, nothing on stdout, a message with the file's name and these words.
-fn bad(ran: &Ran, words: &[&str]) {
+pub(crate) fn bad(ran: &Ran, words: &[&str]) {
     assert_eq!(ran.code, 2, "{}{}", ran.stdout, ran.stderr);
     assert_eq!(ran.stdout, "");
     for word in words {
@@ -18,7 +18,7 @@ fn bad(ran: &Ran, words: &[&str]) {
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
 }
 
-fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
+pub(crate) fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     arg(&path)

@@ -5,6 +5,7 @@
 mod consistency;
 mod exit_codes;
 mod hostile;
+mod inputs;
 mod networks;
 mod pictures;
 mod real_boards;
