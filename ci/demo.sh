@@ -10,6 +10,7 @@ model=examples/sine/model
 board=mps2-an386
 
 ci/setup.sh embedded emulators
+echo "building the kiln command; the first time takes a few minutes"
 cargo build --release --quiet
 kiln="${CARGO_TARGET_DIR:-target}/release/kiln"
 

@@ -177,7 +177,8 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
 
     let mut solved = Vec::new();
     for entry in &lowered {
-        solved.push(solve::solve(&problem(entry, options.overlap), &options.budget)?);
+        let problem = problem(entry, options.overlap);
+        solved.push(solve::solve(&problem, &bounded(&options.budget, &problem))?);
     }
     let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
     let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
@@ -247,6 +248,16 @@ impl Places {
             Storage::Constant(c) => Place::new(kiln_core::plan::CONSTANTS, self.constants[c]),
         }
     }
+}
+
+/// Search nodes times the square of steps and buffers: a node's time and memory grow with the graph, so a huge
+/// or hostile graph gets fewer. Graphs of up to 100 steps have the whole default budget.
+const MAX_WORK: u64 = 8_000_000_000;
+
+/// The budget as far as a problem of this size may use it.
+fn bounded(budget: &Budget, problem: &Problem) -> Budget {
+    let size = (problem.steps.len() + problem.buffers.len()).max(1) as u64;
+    Budget { nodes: budget.nodes.min(MAX_WORK / (size * size)) }
 }
 
 /// The memory problem of an entry.

@@ -19,8 +19,9 @@ pub fn out(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes a line of progress or an error to standard error.
+/// Writes a line of progress or an error to standard error; what it quotes from files can't steer the terminal.
 pub fn progress(line: &str) {
+    let line = harmless(line);
     // Where standard error is closed nobody is left to be told.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_boards::Board;
+use kiln_codegen::model_crate::package_name;
+use kiln_planner::Planned;
+use kiln_planner::graph::Graph;
+
 /// Variable that names the root of Kiln's source tree, for a `kiln` that was moved away from it.
 pub const SOURCES_VARIABLE: &str = "KILN_SOURCES";
 
@@ -21,9 +26,12 @@ pub fn root() -> Result<PathBuf, String> {
     ))
 }
 
-/// Where the firmware called `name` is written, inside the source tree's own build directory.
-pub fn firmware_directory(root: &Path, name: &str) -> PathBuf {
-    root.join("target/kiln").join(name)
+/// Where a model's firmware for a board is written, inside the source tree's own build directory. The
+/// plan's checksum is part of the name: models that are called the same, and built at the same time, must
+/// not share files.
+pub fn firmware_directory(root: &Path, graph: &Graph, planned: &Planned, board: &Board) -> PathBuf {
+    let sum = kiln_core::crc::crc32(&planned.bytes);
+    root.join("target/kiln").join(format!("{}-{}-{sum:08x}", package_name(&graph.name), board.name))
 }
 
 /// Where all firmware is built.

@@ -1,14 +1,12 @@
 //! `kiln compile`.
 
-use std::fs;
-
 use kiln_boards::Board;
 use kiln_codegen::model_crate::ModelCrate;
 use kiln_planner::kiln_file::{About, KilnFile};
 
 use crate::args::CompileArgs;
 use crate::model::Fitted;
-use crate::{CliError, Outcome, console, sources};
+use crate::{CliError, Outcome, console, sources, whole_file};
 
 /// Writes a model's crate and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
@@ -27,14 +25,16 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     };
     let path = args.out.join(format!("{}.kiln", file.name));
     let bytes = kiln.to_bytes().map_err(|source| CliError::KilnFile { path: path.clone(), source })?;
-    fs::write(&path, &bytes).map_err(|source| CliError::File { path: path.clone(), action: "write", source })?;
-    console::out(&format!(
+    whole_file::write(&path, &bytes)?;
+    let done = format!(
         "crate {package} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
         args.out.display(),
         planned.bytes.len(),
         planned.ram_bytes,
         path.display(),
         bytes.len()
-    ))?;
+    );
+    // A path may hold anything.
+    console::out(&console::harmless(&done))?;
     Ok(Outcome::Fine)
 }

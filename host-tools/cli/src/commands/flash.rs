@@ -31,8 +31,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
         return real(&board, args);
     }
     let root = sources::root().map_err(CliError::BadInput)?;
-    let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
-    let out = sources::firmware_directory(&root, &name);
+    let out = sources::firmware_directory(&root, &graph, &planned, &board);
     console::progress(&format!("building firmware for {}", board.name));
     let build = sources::firmware_build(&root);
     let deployment =

@@ -72,5 +72,10 @@ fn fits_any(reports: &[PlanReport]) -> bool {
 
 fn json(value: &impl serde::Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string_pretty(value);
-    text.map(|text| text + "\n").map_err(|e| CliError::Stdout(e.into()))
+    // JSON allows DEL and the C1 controls as they are, but terminals obey them.
+    let escaped = |text: String| {
+        let one = |c: char| if c.is_control() && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+        text.chars().map(one).collect::<String>() + "\n"
+    };
+    text.map(escaped).map_err(|e| CliError::Stdout(e.into()))
 }

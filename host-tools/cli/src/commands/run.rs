@@ -16,7 +16,7 @@ use crate::input::{self, Wanted, extension, npy_bytes, npy_descr};
 use crate::model::{Format, ModelFile};
 use crate::report::table::{Align, Table, counted, printable, thousands};
 use crate::values::{describe, element, real};
-use crate::{CliError, Outcome};
+use crate::{CliError, Outcome, whole_file};
 
 /// Elements of an output that are printed.
 const SHOWN: usize = 10;
@@ -44,12 +44,11 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
         }
         console::out(&text)?;
     }
-    for (path, (tensor, data)) in args.output.iter().zip(entry.outputs.iter().zip(&outputs)) {
-        std::fs::write(path, encoded(&plan, tensor, path, data)?).map_err(|source| CliError::File {
-            path: path.clone(),
-            action: "write",
-            source,
-        })?;
+    // Nothing is written before everything can be.
+    let outputs = args.output.iter().zip(entry.outputs.iter().zip(&outputs));
+    let files = outputs.map(|(path, (tensor, data))| Ok((path, encoded(&plan, tensor, path, data)?)));
+    for (path, bytes) in files.collect::<Result<Vec<_>, CliError>>()? {
+        whole_file::write(path, &bytes)?;
     }
     Ok(Outcome::Fine)
 }

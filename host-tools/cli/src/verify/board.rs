@@ -52,8 +52,7 @@ impl<'a> Emulated<'a> {
         board: &'a Board,
         sources: &'a Path,
     ) -> Result<Emulated<'a>, VerifyError> {
-        let name = format!("{}-{}", kiln_codegen::model_crate::package_name(&graph.name), board.name);
-        let out = crate::sources::firmware_directory(sources, &name);
+        let out = crate::sources::firmware_directory(sources, graph, planned, board);
         let firmware = Firmware { graph, planned, board, sources, out, build: crate::sources::firmware_build(sources) };
         let elf = firmware.build(Mode::Replay).map_err(|e| VerifyError::Board(e.to_string()))?;
         let files = TempDir::new().map_err(|e| VerifyError::Board(format!("no temporary directory: {e}")))?;

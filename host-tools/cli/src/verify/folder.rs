@@ -52,6 +52,10 @@ impl Folder {
     /// Reads a folder.
     pub fn read(path: &Path) -> Result<Folder, VerifyError> {
         let json = path.join("io.json");
+        if path.is_file() {
+            let what = "kiln verify takes the folder that holds io.json and the model, not a file".to_string();
+            return Err(VerifyError::IoJson { path: path.to_owned(), what });
+        }
         let bytes = read_limited(&json, MAX_IO_JSON)?;
         let wrong = |what: String| VerifyError::IoJson { path: json.clone(), what };
         let io = io_json::parse(&bytes).map_err(wrong)?;
@@ -116,10 +120,14 @@ fn read_array(path: &Path, tensor: &Tensor, runs: u64) -> Result<Vec<Vec<u8>>, V
 }
 
 fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, VerifyError> {
-    let len = fs::metadata(path).map_err(|e| read_error(path, e))?.len();
-    if len > limit {
-        let what = format!("{len} bytes, more than the {limit} that are read");
-        return Err(VerifyError::IoJson { path: path.to_owned(), what });
+    let wrong = |what: String| VerifyError::IoJson { path: path.to_owned(), what };
+    let metadata = fs::metadata(path).map_err(|e| read_error(path, e))?;
+    if !metadata.is_file() {
+        // A device has no end, and a pipe may have no writer.
+        return Err(wrong("not a regular file".into()));
+    }
+    if metadata.len() > limit {
+        return Err(wrong(format!("{} bytes, more than the {limit} that are read", metadata.len())));
     }
     fs::read(path).map_err(|e| read_error(path, e))
 }

@@ -158,6 +158,43 @@ fn folders_that_are_wrong_are_bad_input() {
     assert_eq!(ran.code, 2);
 }
 
+/// A device has no end and a pipe may have no writer; a group's name may try to steer the terminal.
+#[cfg(unix)]
+#[test]
+fn descriptions_that_are_no_files_or_steer_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut io = folder(path);
+    io["groups"][0]["name"] = json!("\u{1b}[31mred\u{9b}");
+    write_json(path, &io);
+    let ran = kiln(["verify", &arg(path)]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for text in [&ran.stdout, &ran.stderr] {
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
+    fs::remove_file(path.join("io.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", path.join("io.json")).unwrap();
+    let ran = kiln(["verify", &arg(path)]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("not a regular file"), "{}", ran.stderr);
+    let ran = kiln(["verify", &arg(&path.join("model.kiln"))]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("takes the folder"), "{}", ran.stderr);
+}
+
+/// Firmware of two models that are called the same is built apart, also at the same time.
+#[test]
+fn models_of_one_name_do_not_share_firmware() {
+    let root = kiln_cli::sources::root().unwrap();
+    let board = Board::builtin("mps2-an386").unwrap();
+    let graph = synthetic::graph();
+    let planned = plan(&graph, &Options::for_target(target_of(&board))).unwrap();
+    let other = tampered(&board).0;
+    let of = |planned: &Planned| kiln_cli::sources::firmware_directory(&root, &graph, planned, &board);
+    assert_eq!(of(&planned), of(&planned));
+    assert_ne!(of(&planned), of(&other));
+}
+
 #[test]
 fn the_reference_models_pass_exactly() {
     for (name, cases) in [
