@@ -6,9 +6,8 @@ use kiln_boards::Board;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
 
-use crate::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency, TARGET_DIR_VARIABLE};
+use crate::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency};
 use crate::model_crate::{ModelCrate, ModelCrateError, replay_glue};
-use crate::toolchain::Toolchain;
 
 /// A model that could not be made into firmware.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +75,6 @@ impl Deployment<'_> {
             optimize: Optimize::Size,
             mode,
         };
-        let toolchain = Toolchain::find(&self.board.target).map_err(FirmwareError::from)?;
-        let directory = std::env::var_os(TARGET_DIR_VARIABLE).map_or(self.build.to_owned(), PathBuf::from);
-        let directory = std::path::absolute(&directory).unwrap_or(directory);
-        Ok(firmware.build_in(&toolchain, &directory)?)
+        Ok(firmware.build(self.build)?)
     }
 }

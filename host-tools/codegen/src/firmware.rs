@@ -139,18 +139,15 @@ impl Firmware<'_> {
     }
 
     /// Writes and builds the crate and returns the path of the ELF file, `out/NAME.elf`.
-    /// Dependencies are built in the directory `KILN_TARGET_DIR` names, or else in `out/target`.
+    /// Dependencies are built in the directory `KILN_TARGET_DIR` names, or else in `otherwise`.
     ///
     /// # Errors
     ///
     /// [`FirmwareError`]; for a failed build with the last lines cargo printed.
-    pub fn build(&self) -> Result<PathBuf, FirmwareError> {
+    pub fn build(&self, otherwise: &Path) -> Result<PathBuf, FirmwareError> {
         let toolchain = Toolchain::find(&self.board.target)?;
-        let target_directory = match env::var_os(TARGET_DIR_VARIABLE) {
-            Some(path) => absolute(Path::new(&path))?,
-            None => absolute(self.out)?.join("target"),
-        };
-        self.build_in(&toolchain, &target_directory)
+        let named = env::var_os(TARGET_DIR_VARIABLE).map(PathBuf::from);
+        self.build_in(&toolchain, &absolute(named.as_deref().unwrap_or(otherwise))?)
     }
 
     /// As [`Firmware::build`], with a given toolchain and target directory.
