@@ -43,6 +43,18 @@ impl Activation {
         (min, max)
     }
 
+    /// Clamps a double; NaN passes through.
+    pub fn apply_f64(self, x: f64) -> f64 {
+        let (low, high) = self.bounds();
+        if x < low as f64 {
+            low as f64
+        } else if x > high as f64 {
+            high as f64
+        } else {
+            x
+        }
+    }
+
     /// Clamps a real number; NaN passes through.
     pub fn apply(self, x: f32) -> f32 {
         let (low, high) = self.bounds();

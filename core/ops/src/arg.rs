@@ -1,6 +1,6 @@
 //! Arguments of reference kernels: typed views of bytes.
 
-use kiln_core::TensorType;
+use kiln_core::{DType, TensorType};
 
 /// Quantization parameters: `real = scale * (value - zero_point)`, for the whole tensor or for each
 /// index along `axis`.
@@ -76,6 +76,30 @@ impl Arg<'_> {
     pub fn f32(&self, i: usize) -> f32 {
         f32::from_le_bytes(piece(self.data, i))
     }
+
+    /// Element `i` of any dtype that a double holds exactly, not dequantized; 0 beyond the data, and for
+    /// other dtypes.
+    pub fn real(&self, i: usize) -> f64 {
+        match self.ty.dtype {
+            DType::F32 => self.f32(i) as f64,
+            DType::F64 => f64::from_le_bytes(piece(self.data, i)),
+            _ => self.integer(i) as f64,
+        }
+    }
+
+    /// Element `i` of an integer dtype of whole bytes, or a bool; 0 beyond the data, and for other dtypes.
+    pub fn integer(&self, i: usize) -> i64 {
+        match self.ty.dtype {
+            DType::I8 => self.i8(i) as i64,
+            DType::I16 => i16::from_le_bytes(piece(self.data, i)) as i64,
+            DType::I32 => self.i32(i) as i64,
+            DType::I64 => i64::from_le_bytes(piece(self.data, i)),
+            DType::U8 | DType::Bool => u8::from_le_bytes(piece(self.data, i)) as i64,
+            DType::U16 => u16::from_le_bytes(piece(self.data, i)) as i64,
+            DType::U32 => u32::from_le_bytes(piece(self.data, i)) as i64,
+            _ => 0,
+        }
+    }
 }
 
 impl ArgMut<'_> {
@@ -94,5 +118,47 @@ impl ArgMut<'_> {
     /// Stores a float32 as element `i`.
     pub fn set_f32(&mut self, i: usize, value: f32) {
         self.put(i, value.to_le_bytes());
+    }
+
+    /// How many elements it has.
+    pub fn elements(&self) -> usize {
+        self.ty.shape.elements().unwrap_or(0) as usize
+    }
+
+    /// Stores a real number as element `i`: rounded to float32, or as a double; integers are truncated toward
+    /// zero and saturate, NaN becoming 0; a bool is whether it is not 0. Other dtypes are left alone.
+    pub fn set_real(&mut self, i: usize, value: f64) {
+        match self.ty.dtype {
+            DType::F32 => self.set_f32(i, value as f32),
+            DType::F64 => self.put(i, value.to_le_bytes()),
+            DType::Bool => self.put(i, [u8::from(value != 0.0)]),
+            DType::I8 => self.put(i, (value as i8).to_le_bytes()),
+            DType::U8 => self.put(i, [value as u8]),
+            DType::I32 => self.put(i, (value as i32).to_le_bytes()),
+            DType::I64 => self.put(i, (value as i64).to_le_bytes()),
+            _ => {}
+        }
+    }
+
+    /// Stores an integer as element `i`, its low bits where the type is narrower.
+    pub fn set_integer(&mut self, i: usize, value: i64) {
+        match self.ty.dtype {
+            DType::F32 | DType::F64 => self.set_real(i, value as f64),
+            DType::Bool => self.put(i, [u8::from(value != 0)]),
+            DType::I8 | DType::U8 => self.put(i, [value as u8]),
+            DType::I32 => self.put(i, (value as i32).to_le_bytes()),
+            DType::I64 => self.put(i, value.to_le_bytes()),
+            _ => {}
+        }
+    }
+
+    /// Copies element `from` of `x`, of the same dtype of whole bytes, to element `i`. What either side does not
+    /// have is left alone.
+    pub fn copy(&mut self, i: usize, x: &Arg<'_>, from: usize) {
+        let size = (self.ty.dtype.bits() / 8) as usize;
+        let range = |at: usize| at.saturating_mul(size)..at.saturating_add(1).saturating_mul(size);
+        if let (Some(to), Some(from)) = (self.data.get_mut(range(i)), x.data.get(range(from))) {
+            to.copy_from_slice(from);
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{Activation, Arg, ArgMut, Cost, OpError, Operator, QuantRef, Window2d
 /// 2-D convolution. Inputs: image `[N, H, W, C]`, weights `[O, KH, KW, C / groups]`, and
 /// optionally a bias `[O]`; output `[N, OH, OW, O]`.
 ///
-/// float32 throughout, or int8 image, weights and output with an int32 bias; int8 weights have one
+/// float32 (or float64) throughout, or int8 image, weights and output with an int32 bias; int8 weights have one
 /// scale, or one for each output channel, and zero points of 0. Output channel `o` belongs to
 /// group `o / (O / groups)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn check_dtypes(inputs: &[TensorType]) -> Result<(), OpError> {
         return Err(OpError::Inputs(2, 3, inputs.len()));
     }
     let bias = match x.dtype {
-        DType::F32 => DType::F32,
+        DType::F32 | DType::F64 => x.dtype,
         DType::I8 => DType::I32,
         other => return Err(OpError::DType(0, other)),
     };
@@ -120,7 +120,7 @@ impl Operator for Conv2d {
         for (b, oy, ox, o) in positions([n, oh, ow, out_c]) {
             let group = o / per_output_group;
             let mut sum = 0i32;
-            let mut real = 0f32;
+            let (mut real, mut double) = (0f32, 0f64);
             for ky in 0..kh {
                 for kx in 0..kw {
                     let (Some(iy), Some(ix)) = (window.tap(0, oy, ky, h), window.tap(1, ox, kx, width)) else {
@@ -132,6 +132,8 @@ impl Operator for Conv2d {
                         if quantized {
                             let value = x.i8(at_x) as i32 - x_zero;
                             sum = sum.wrapping_add(value.wrapping_mul(w.i8(at_w) as i32));
+                        } else if x.ty.dtype == DType::F64 {
+                            double += x.real(at_x) * w.real(at_w);
                         } else {
                             real += x.f32(at_x) * w.f32(at_w);
                         }
@@ -145,11 +147,34 @@ impl Operator for Conv2d {
                 let sum = sum.wrapping_add(bias.map_or(0, |b| b.i32(o)));
                 let scaled = fixed::multiply_by_quantized_multiplier(sum, multiplier, shift);
                 y.set_i8(at, scaled.wrapping_add(y_zero).max(low).min(high) as i8);
+            } else if x.ty.dtype == DType::F64 {
+                y.set_real(at, self.activation.apply_f64(double + bias.map_or(0.0, |b| b.real(o))));
             } else {
                 y.set_f32(at, self.activation.apply(real + bias.map_or(0.0, |b| b.f32(o))));
             }
         }
         Ok(())
+    }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let d = crate::conv2d_grad::through(self.activation, b, at)?;
+        let conv = Conv2d { activation: Activation::None, ..*self };
+        let (x, w) = (at.input(0)?, at.input(1)?);
+        let by_x = if at.wants(0) { Some(crate::conv2d_grad::input_grad(conv, b, d, w, x)?) } else { None };
+        let by_w = if at.wants(1) { Some(crate::conv2d_grad::weight_grad(conv, b, x, d, w)?) } else { None };
+        let by_bias = match at.inputs.get(2) {
+            Some(&bias) if at.wants(2) => {
+                let shape = b.ty(bias).shape;
+                Some(b.sum_to(d, shape)?)
+            }
+            _ => None,
+        };
+        Ok(crate::build::gradients([by_x, by_w, by_bias]))
     }
 }
 

@@ -27,6 +27,16 @@ impl Operator for Copy {
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         copy_bytes(inputs, y)
     }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let _ = b;
+        Ok(crate::build::gradients([Some(at.gradient)]))
+    }
 }
 
 /// Copies as many bytes as both sides have.

@@ -36,9 +36,23 @@ macro_rules! binary {
                 }
                 let real: fn(f32, f32) -> f32 = $real;
                 for i in 0..elements(y) {
-                    y.set_f32(i, self.activation.apply(real(a.f32(i), b.f32(i))));
+                    if a.ty.dtype == DType::F64 {
+                        y.set_real(i, self.activation.apply_f64(a.real(i) + b.real(i)));
+                    } else {
+                        y.set_f32(i, self.activation.apply(real(a.f32(i), b.f32(i))));
+                    }
                 }
                 Ok(())
+            }
+
+            #[cfg(feature = "host")]
+            fn gradient<B: crate::Build>(
+                &self,
+                b: &mut B,
+                at: &crate::Differential<'_, B::Value>,
+            ) -> Result<crate::Gradients<B::Value>, OpError> {
+                let d = crate::conv2d_grad::through(self.activation, b, at)?;
+                Ok(crate::build::gradients([Some(d), Some(d)]))
             }
         }
     )*};
@@ -55,7 +69,7 @@ fn elements(y: &ArgMut<'_>) -> usize {
 
 fn binary_output(inputs: &[TensorType]) -> Result<TensorType, OpError> {
     let [a, b] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
-    if !matches!(a.dtype, DType::F32 | DType::I8) {
+    if !matches!(a.dtype, DType::F32 | DType::F64 | DType::I8) {
         return Err(OpError::DType(0, a.dtype));
     }
     if b.dtype != a.dtype {

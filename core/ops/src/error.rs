@@ -23,6 +23,8 @@ pub enum OpError {
     Quantization(&'static str),
     /// The output would have more elements than can be counted.
     TooLarge,
+    /// The operator has no gradient by this input.
+    NoGradient(usize),
 }
 
 impl fmt::Display for OpError {
@@ -39,6 +41,7 @@ impl fmt::Display for OpError {
             }
             OpError::Quantization(what) => write!(f, "quantization: {what}"),
             OpError::TooLarge => write!(f, "the output has too many elements"),
+            OpError::NoGradient(input) => write!(f, "has no gradient by input {input}; detach it"),
         }
     }
 }

@@ -71,6 +71,10 @@ impl Operator for FullyConnected {
                     let (multiplier, shift) = output_multiplier(&x.quant, &w.quant, &y.quant, o);
                     let scaled = fixed::multiply_by_quantized_multiplier(sum, multiplier, shift);
                     y.set_i8(row * outputs + o, scaled.wrapping_add(y_zero).max(low).min(high) as i8);
+                } else if x.ty.dtype == DType::F64 {
+                    let sum = pairs.fold(0f64, |sum, (at_x, at_w)| sum + x.real(at_x) * w.real(at_w));
+                    let sum = sum + bias.map_or(0.0, |b| b.real(o));
+                    y.set_real(row * outputs + o, self.activation.apply_f64(sum));
                 } else {
                     let sum = pairs.fold(0f32, |sum, (at_x, at_w)| sum + x.f32(at_x) * w.f32(at_w));
                     let sum = sum + bias.map_or(0.0, |b| b.f32(o));
@@ -79,6 +83,44 @@ impl Operator for FullyConnected {
             }
         }
         Ok(())
+    }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let d = crate::conv2d_grad::through(self.activation, b, at)?;
+        let (x, w) = (at.input(0)?, at.input(1)?);
+        // Vectors one under another, whatever the shapes were.
+        let flat = |b: &mut B, v: B::Value, columns: u32| {
+            let rows = b.ty(v).shape.elements().unwrap_or(0) / (columns as u64).max(1);
+            let shape = counted(&[u32::try_from(rows).map_err(|_| OpError::TooLarge)?, columns])?;
+            b.reshape(v, shape)
+        };
+        let (x_shape, w_shape) = (b.ty(x).shape, b.ty(w).shape);
+        let d = flat(b, d, w_shape.dim(0))?;
+        let by_x = if at.wants(0) {
+            let product = b.matmul(d, w, [false, false])?;
+            Some(b.reshape(product, x_shape)?)
+        } else {
+            None
+        };
+        let by_w = if at.wants(1) {
+            let x = flat(b, x, w_shape.dim(1))?;
+            Some(b.matmul(d, x, [true, false])?)
+        } else {
+            None
+        };
+        let by_bias = match at.inputs.get(2) {
+            Some(&bias) if at.wants(2) => {
+                let shape = b.ty(bias).shape;
+                Some(b.sum_to(d, shape)?)
+            }
+            _ => None,
+        };
+        Ok(crate::build::gradients([by_x, by_w, by_bias]))
     }
 }
 

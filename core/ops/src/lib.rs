@@ -15,34 +15,56 @@
 
 mod activation;
 mod arg;
+mod broadcast;
+#[cfg(feature = "host")]
+mod build;
 mod conv2d;
+mod conv2d_grad;
 mod copy;
 mod dequantize;
 pub mod elementwise;
 mod error;
 mod fully_connected;
+mod fused;
 mod log_softmax;
+mod map;
+mod matmul;
 mod operator;
 mod pool2d;
+mod pool2d_grad;
 mod quantize;
+mod random;
+mod reduce;
 mod reshape;
+mod slice;
 mod softmax;
 mod spatial;
 mod transpose;
 
 pub use activation::Activation;
 pub use arg::{Arg, ArgMut, QuantRef};
+pub use broadcast::{Expand, broadcast, position, strides};
+#[cfg(feature = "host")]
+pub use build::{Build, Differential, Gradients};
 pub use conv2d::{Conv2d, channel_multiplier};
+pub use conv2d_grad::{Conv2dInputGrad, Conv2dWeightGrad};
 pub use copy::Copy;
 pub use dequantize::Dequantize;
 pub use elementwise::Add;
 pub use error::OpError;
 pub use fully_connected::{FullyConnected, output_multiplier};
+pub use fused::{Fused, Instruction, MAX_INPUTS, MAX_VALUES, Program};
 pub use log_softmax::{LOG_SOFTMAX_OUTPUT, LogSoftmax, LogSoftmaxScaling};
+pub use map::{Function, Map, Signature};
+pub use matmul::{MatMul, MatMulSizes};
 pub use operator::{Cost, Effect, Operator};
 pub use pool2d::{Pool2d, PoolKind};
+pub use pool2d_grad::{AveragePool2dGrad, MaxPool2dGrad, MaxPool2dPick};
 pub use quantize::Quantize;
+pub use random::{Distribution, Random, numbers, philox};
+pub use reduce::{ArgMax, Reduce, ReduceKind};
 pub use reshape::Reshape;
+pub use slice::{Cast, Concat, Scatter, Slice};
 pub use softmax::Softmax;
 pub use spatial::{Window2d, same_padding};
 pub use transpose::Transpose;
@@ -90,6 +112,16 @@ macro_rules! operators {
             /// See [`Operator::reference`].
             pub fn reference(&self, inputs: &[Arg<'_>], output: &mut ArgMut<'_>) -> Result<(), OpError> {
                 match self { $(Op::$name(op) => op.reference(inputs, output),)* }
+            }
+
+            /// See [`Operator::gradient`].
+            #[cfg(feature = "host")]
+            pub fn gradient<B: Build>(
+                &self,
+                b: &mut B,
+                at: &Differential<'_, B::Value>,
+            ) -> Result<Gradients<B::Value>, OpError> {
+                match self { $(Op::$name(op) => op.gradient(b, at),)* }
             }
         }
 
@@ -157,6 +189,38 @@ operators! {
     9 => Dequantize,
     /// The logarithm of softmax over the innermost dimension.
     10 => LogSoftmax,
+    /// A matrix product.
+    16 => MatMul,
+    /// A sum or an extreme along axes.
+    17 => Reduce,
+    /// The index of the largest element along an axis.
+    18 => ArgMax,
+    /// The input repeated along axes of 1.
+    19 => Expand,
+    /// A part of a tensor.
+    20 => Slice,
+    /// Zeros with a tensor among them.
+    21 => Scatter,
+    /// Tensors behind one another.
+    22 => Concat,
+    /// Another element type.
+    23 => Cast,
+    /// Random numbers from a counter.
+    24 => Random,
+    /// The gradient of a convolution by its image; the transposed convolution.
+    32 => Conv2dInputGrad,
+    /// The gradient of a convolution by its weights.
+    33 => Conv2dWeightGrad,
+    /// The gradient of an average pool.
+    34 => AveragePool2dGrad,
+    /// The gradient of a maximum pool.
+    35 => MaxPool2dGrad,
+    /// What lies where a maximum pool found its maxima.
+    36 => MaxPool2dPick,
+    /// A function of each element.
+    65 => Map,
+    /// A chain of functions of each element.
+    66 => Fused,
 }
 
 #[cfg(test)]

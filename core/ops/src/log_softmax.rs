@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, TensorType, fixed};
 
-use crate::softmax::{exp, exp_on_negative_values, half_of_sum, one_over_one_plus};
+use crate::softmax::{difference, exp, exp_on_negative_values, half_of_sum, one_over_one_plus};
 use crate::{Arg, ArgMut, Cost, OpError, Operator, Softmax};
 
 /// Log-softmax over the innermost dimension, `x_i - log(sum_j exp(x_j))`. float32, or int8 in
@@ -52,7 +52,7 @@ impl Operator for LogSoftmax {
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
         let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        if !matches!(x.dtype, DType::F32 | DType::I8) {
+        if !matches!(x.dtype, DType::F32 | DType::F64 | DType::I8) {
             return Err(OpError::DType(0, x.dtype));
         }
         if x.shape.rank() == 0 {
@@ -79,15 +79,29 @@ impl Operator for LogSoftmax {
         }
         Ok(())
     }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let (y, d) = (at.output, at.gradient);
+        let last = 1u8.checked_shl(b.ty(y).shape.rank() as u32 - 1).unwrap_or(0);
+        let sum = b.reduce(crate::ReduceKind::Sum, d, last)?;
+        let probabilities = b.map(crate::Function::Exp, &[y])?;
+        let part = b.mul(probabilities, sum)?;
+        Ok(crate::build::gradients([Some(b.map(crate::Function::Sub, &[d, part])?)]))
+    }
 }
 
 fn row_float(x: &Arg<'_>, y: &mut ArgMut<'_>, start: usize, depth: usize) {
     let at = start..start + depth;
-    let max = at.clone().fold(f32::MIN, |max, i| max.max(x.f32(i)));
-    let sum = at.clone().fold(0f64, |sum, i| sum + exp((x.f32(i) - max) as f64));
+    let max = at.clone().fold(f64::MIN, |max, i| max.max(x.real(i)));
+    let sum = at.clone().fold(0f64, |sum, i| sum + exp(difference(x, i, max)));
     let log = ln(sum);
     for i in at {
-        y.set_f32(i, ((x.f32(i) - max) as f64 - log) as f32);
+        y.set_real(i, difference(x, i, max) - log);
     }
 }
 

@@ -50,4 +50,16 @@ pub trait Operator: Copy {
     /// Computes the output, plainly. `inputs` and `output` must fit [`Operator::output`]; data
     /// shorter than its type reads as zero.
     fn reference(&self, inputs: &[Arg<'_>], output: &mut ArgMut<'_>) -> Result<(), OpError>;
+
+    /// Adds to `b` the gradients by the inputs that are asked for. They are made of operators, so they have
+    /// gradients themselves. Without one of its own, an operator can't be differentiated.
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let _ = b;
+        Err(OpError::NoGradient(at.wanted.iter().position(|w| *w).unwrap_or(0)))
+    }
 }

@@ -16,7 +16,7 @@ pub enum PoolKind {
     Max,
 }
 
-/// Pooling of `[N, H, W, C]` to `[N, OH, OW, C]`, each channel alone. float32 or int8; an int8
+/// Pooling of `[N, H, W, C]` to `[N, OH, OW, C]`, each channel alone. float32 (or float64) or int8; an int8
 /// output has the input's quantization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
@@ -45,7 +45,7 @@ impl Operator for Pool2d {
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
         let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        if !matches!(x.dtype, DType::F32 | DType::I8) {
+        if !matches!(x.dtype, DType::F32 | DType::F64 | DType::I8) {
             return Err(OpError::DType(0, x.dtype));
         }
         let [n, h, w, c] = nhwc(0, x)?;
@@ -85,6 +85,14 @@ impl Operator for Pool2d {
                     let max = taps.fold(i8::MIN as i32, |max, t| max.max(x.i8(t) as i32));
                     y.set_i8(at, max.max(low).min(high) as i8);
                 }
+                (DType::F64, PoolKind::Average) => {
+                    let sum = taps.fold(0f64, |sum, t| sum + x.real(t));
+                    y.set_real(at, self.activation.apply_f64(sum / count as f64));
+                }
+                (DType::F64, PoolKind::Max) => {
+                    let max = taps.fold(f64::NEG_INFINITY, |max, t| max.max(x.real(t)));
+                    y.set_real(at, self.activation.apply_f64(max));
+                }
                 (_, PoolKind::Average) => {
                     let sum = taps.fold(0f32, |sum, t| sum + x.f32(t));
                     y.set_f32(at, self.activation.apply(sum / count as f32));
@@ -96,6 +104,15 @@ impl Operator for Pool2d {
             }
         }
         Ok(())
+    }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        Ok(crate::build::gradients([Some(crate::pool2d_grad::pool_grad(self, b, at)?)]))
     }
 }
 

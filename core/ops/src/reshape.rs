@@ -36,4 +36,14 @@ impl Operator for Reshape {
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         super::copy::copy_bytes(inputs, y)
     }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let shape = b.ty(at.input(0)?).shape;
+        Ok(crate::build::gradients([Some(b.reshape(at.gradient, shape)?)]))
+    }
 }

@@ -37,7 +37,7 @@ impl Operator for Softmax {
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
         let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        if !matches!(x.dtype, DType::F32 | DType::I8) {
+        if !matches!(x.dtype, DType::F32 | DType::F64 | DType::I8) {
             return Err(OpError::DType(0, x.dtype));
         }
         if x.shape.rank() == 0 {
@@ -66,16 +66,35 @@ impl Operator for Softmax {
         }
         Ok(())
     }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let (y, d) = (at.output, at.gradient);
+        let last = 1u8.checked_shl(b.ty(y).shape.rank() as u32 - 1).unwrap_or(0);
+        let product = b.mul(d, y)?;
+        let sum = b.reduce(crate::ReduceKind::Sum, product, last)?;
+        let centred = b.map(crate::Function::Sub, &[d, sum])?;
+        let gradient = b.mul(centred, y)?;
+        let gradient = match self.beta {
+            1.0 => gradient,
+            beta => b.map_scalar(crate::Function::Mul, gradient, beta as f64)?,
+        };
+        Ok(crate::build::gradients([Some(gradient)]))
+    }
 }
 
 impl Softmax {
     fn row_float(&self, x: &Arg<'_>, y: &mut ArgMut<'_>, start: usize, depth: usize) {
         let at = start..start + depth;
-        let max = at.clone().fold(f32::NEG_INFINITY, |max, i| max.max(x.f32(i)));
-        let power = |i: usize| exp((x.f32(i) - max) as f64 * self.beta as f64);
+        let max = at.clone().fold(f64::NEG_INFINITY, |max, i| max.max(x.real(i)));
+        let power = |i: usize| exp(difference(x, i, max) * self.beta as f64);
         let sum = at.clone().fold(0f64, |sum, i| sum + power(i));
         for i in at {
-            y.set_f32(i, (power(i) / sum) as f32);
+            y.set_real(i, power(i) / sum);
         }
     }
 
@@ -111,6 +130,11 @@ impl Softmax {
             y.set_i8(i, value as i8);
         }
     }
+}
+
+/// Element `i` less the largest, rounded as the element type does.
+pub(crate) fn difference(x: &Arg<'_>, i: usize, max: f64) -> f64 {
+    if x.ty.dtype == DType::F64 { x.real(i) - max } else { (x.f32(i) - max as f32) as f64 }
 }
 
 /// `exp(a)` for `a <= 0` in Q5, result in Q0: gemmlowp's `exp_on_negative_values`.

@@ -77,6 +77,22 @@ impl Operator for Transpose {
         }
         Ok(())
     }
+
+    #[cfg(feature = "host")]
+    fn gradient<B: crate::Build>(
+        &self,
+        b: &mut B,
+        at: &crate::Differential<'_, B::Value>,
+    ) -> Result<crate::Gradients<B::Value>, OpError> {
+        let rank = b.ty(at.output).shape.rank();
+        let mut back = *self;
+        for (i, axis) in self.axes(rank).enumerate() {
+            if let Some(place) = back.permutation.get_mut(axis) {
+                *place = i as u8;
+            }
+        }
+        Ok(crate::build::gradients([Some(b.transpose(at.gradient, back)?)]))
+    }
 }
 
 /// Copies an element of `bits` bits: 4, or whole bytes.

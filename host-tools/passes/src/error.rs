@@ -1,5 +1,6 @@
 //! Why a pass can't be run.
 
+use kiln_ops::OpError;
 use kiln_planner::graph::{Graph, GraphError};
 
 /// Why a pass can't be run.
@@ -15,6 +16,16 @@ pub enum PassError {
         pass: &'static str,
         /// What is wrong with the graph now.
         source: GraphError,
+    },
+    /// A gradient that does not exist was asked for.
+    #[error("{entry}: '{node}' can't be differentiated: {error}")]
+    Gradient {
+        /// The entry.
+        entry: String,
+        /// The node.
+        node: String,
+        /// Why not.
+        error: OpError,
     },
 }
 

@@ -8,13 +8,17 @@
 //!
 //! [`clean`] is what every graph goes through before it is planned.
 
+mod backward;
 mod clean;
+mod differentiate;
 mod drop_dead;
 mod error;
 mod fold_constants;
 mod simplify_views;
 
+pub use backward::{BackwardError, Ran, backward};
 pub use clean::clean;
+pub use differentiate::{EntryBuilder, differentiate, element};
 pub use drop_dead::drop_dead;
 pub use error::PassError;
 pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
