@@ -8,7 +8,7 @@ use kiln_core::zerocopy::{Immutable, IntoBytes};
 use kiln_core::{Direction, MAX_EXTENTS, MAX_OPERANDS, TargetId, crc};
 
 use crate::error::PlanError;
-use crate::graph::{Graph, ValueId};
+use crate::graph::{Entry, Graph, ValueId};
 use crate::lower::{Constant, Lowered, StateSlot, Storage};
 use crate::plan::{Places, direction};
 use crate::solve::Solution;
@@ -99,7 +99,7 @@ pub(crate) fn encode(input: &Input<'_>) -> Result<Vec<u8>, PlanError> {
             tensor(input, &mut tables, *id, *storage, solution)?;
         }
         for &step in &solution.order {
-            push_step(input, &mut tables, lowered, step, solution)?;
+            push_step(input, &mut tables, entry, lowered, step, solution)?;
         }
         tables.entries.push(record);
     }
@@ -144,9 +144,16 @@ fn place(input: &Input<'_>, storage: Storage, solution: &Solution) -> Result<Pla
     input.places.place(storage, solution).ok_or(too_large("an offset", u64::MAX, (1 << 56) - 1))
 }
 
+/// The bytes of an entry's input or output.
+fn external_bytes(graph: &Graph, entry: &Entry, slot: usize) -> u64 {
+    let id = entry.inputs.iter().chain(&entry.outputs).nth(slot);
+    id.and_then(|id| graph.value(*id).ty.bytes()).unwrap_or(0)
+}
+
 fn push_step(
     input: &Input<'_>,
     tables: &mut Tables,
+    entry: &Entry,
     lowered: &Lowered,
     index: usize,
     solution: &Solution,
@@ -162,6 +169,7 @@ fn push_step(
             Storage::Buffer(b) => lowered.buffers[b].bytes,
             Storage::Constant(c) => input.constants[c].bytes.len() as u64,
             Storage::State(s) => input.graph.value(input.states[s].value).ty.bytes().unwrap_or(0),
+            Storage::External(slot) => external_bytes(input.graph, entry, slot),
         };
         tables.operands.push(OperandRecord { place: place(input, storage, solution)?, bytes });
     }

@@ -20,6 +20,8 @@ pub(crate) enum Storage {
     State(usize),
     /// Constant number … of the pool.
     Constant(usize),
+    /// Memory that a host binds at each run: the entry's inputs, then its outputs.
+    External(usize),
 }
 
 /// Bytes in the arena.
@@ -158,6 +160,8 @@ impl Emit for Collect<'_> {
 pub(crate) struct Lowering<'g> {
     graph: &'g Graph,
     target: TargetId,
+    /// Inputs and outputs lie outside the arena.
+    external: bool,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -169,13 +173,17 @@ struct Work {
     steps: Vec<Step>,
     buffers: Vec<Buffer>,
     storage: HashMap<ValueId, Storage>,
+    /// Where values go that are outputs outside the arena.
+    external: HashMap<ValueId, Storage>,
+    /// The step that writes each output outside the arena.
+    writers: HashMap<Storage, usize>,
 }
 
 impl<'g> Lowering<'g> {
-    pub(crate) fn new(graph: &'g Graph, target: TargetId) -> Lowering<'g> {
+    pub(crate) fn new(graph: &'g Graph, target: TargetId, external: bool) -> Lowering<'g> {
         let states = graph.values.iter().enumerate().filter(|(_, v)| v.source == Source::State);
         let states = states.map(|(i, v)| StateSlot { value: ValueId(i as u32), align: v.ty.dtype.align() as u64 });
-        Lowering { graph, target, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
+        Lowering { graph, target, external, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
     }
 
     /// Every node without a kernel, once all entries went through.
@@ -188,8 +196,15 @@ impl<'g> Lowering<'g> {
 
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<Lowered, PlanError> {
         let mut work = Work::default();
-        for &id in &entry.inputs {
-            self.new_buffer(&mut work, id, None);
+        for (slot, &id) in entry.inputs.iter().enumerate() {
+            if self.external {
+                work.storage.insert(id, Storage::External(slot));
+            } else {
+                self.new_buffer(&mut work, id, None);
+            }
+        }
+        if self.external {
+            work.external = external_outputs(entry);
         }
         for (index, node) in entry.nodes.iter().enumerate() {
             match node.op.effect() {
@@ -201,8 +216,16 @@ impl<'g> Lowering<'g> {
             }
         }
         let mut outputs = Vec::new();
-        for &id in &entry.outputs {
+        for (number, &id) in entry.outputs.iter().enumerate() {
             let mut storage = self.storage(&mut work, id);
+            if self.external {
+                let own = Storage::External(entry.inputs.len() + number);
+                if storage != own {
+                    self.copy(&mut work, entry, id, storage, Some(own), "output")?;
+                }
+                outputs.push(own);
+                continue;
+            }
             // State as an output means its value before the run, like every other read of it.
             let changes = entry.assigns.iter().any(|a| self.storage(&mut work, a.state) == storage);
             if changes {
@@ -312,7 +335,18 @@ impl<'g> Lowering<'g> {
         }
         let Collect { inputs, roles, scratch, parameters, rows, .. } = collect;
         let step = work.steps.len();
-        let output = into.unwrap_or_else(|| Storage::Buffer(self.new_buffer(work, node.output, Some(step))));
+        let output = into.unwrap_or_else(|| match work.external.get(&node.output) {
+            Some(&storage) => {
+                work.storage.insert(node.output, storage);
+                storage
+            }
+            None => Storage::Buffer(self.new_buffer(work, node.output, Some(step))),
+        });
+        // Buffers order the steps by themselves.
+        let after: Vec<usize> = inputs.iter().filter_map(|storage| work.writers.get(storage).copied()).collect();
+        if let Storage::External(_) = output {
+            work.writers.insert(output, step);
+        }
         for &storage in inputs.iter().chain([&output]) {
             let (want, over_read) = (row.align() as u64, row.over_read() as u64);
             match storage {
@@ -324,6 +358,8 @@ impl<'g> Lowering<'g> {
                     }
                 }
                 Storage::State(s) => self.states[s].align = self.states[s].align.max(want),
+                // Hosts align and pad what they bind for every row.
+                Storage::External(_) => {}
                 Storage::Constant(c) => {
                     let blob = &mut self.pool.blobs[c];
                     blob.align = blob.align.max(want);
@@ -346,7 +382,7 @@ impl<'g> Lowering<'g> {
             extent,
             cost: node.op.cost(&types, &operation.output.ty),
             overlaps,
-            after: Vec::new(),
+            after,
             values: (node.inputs.clone(), node.output),
         });
         Ok(())
@@ -389,7 +425,7 @@ impl<'g> Lowering<'g> {
                 (0..work.steps.len()).filter(|&s| work.steps[s].inputs.contains(&changed[number])).collect();
             self.copy(work, entry, assign.state, from[number], Some(changed[number]), "assigned")?;
             let last = work.steps.len() - 1;
-            work.steps[last].after = readers;
+            work.steps[last].after.extend(readers);
         }
         Ok(())
     }
@@ -438,6 +474,26 @@ impl<'g> Lowering<'g> {
         };
         result
     }
+}
+
+/// Which values outputs outside the arena are: those that nodes compute, seen through views, each the first
+/// time it is an output. The others are copied there.
+fn external_outputs(entry: &Entry) -> HashMap<ValueId, Storage> {
+    let made: HashMap<ValueId, &Node> = entry.nodes.iter().map(|n| (n.output, n)).collect();
+    let mut external = HashMap::new();
+    for (number, &id) in entry.outputs.iter().enumerate() {
+        let mut root = id;
+        while let Some(node) = made.get(&root) {
+            match node.op.effect() {
+                Effect::View(i) => root = node.inputs[i],
+                Effect::Fresh => {
+                    external.entry(root).or_insert(Storage::External(entry.inputs.len() + number));
+                    break;
+                }
+            }
+        }
+    }
+    external
 }
 
 /// Asks a kernel which inputs it reads as they lie.

@@ -20,12 +20,15 @@ pub struct Options {
     pub budget: Budget,
     /// Whether outputs may overlap inputs. Turning it off helps to look for a wrong lag.
     pub overlap: bool,
+    /// Whether inputs and outputs lie outside the arena, in memory that a host's executor binds at each run.
+    /// Such a plan does not run on a device.
+    pub external: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true }
+        Options { target, budget: Budget::default(), overlap: true, external: false }
     }
 }
 
@@ -155,7 +158,7 @@ impl PlannedEntry {
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     graph.validate()?;
-    let mut lowering = Lowering::new(graph, options.target);
+    let mut lowering = Lowering::new(graph, options.target, options.external);
     let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);
@@ -246,6 +249,7 @@ impl Places {
             Storage::Buffer(b) => Place::new(0, self.arena_base + solution.offsets[b]),
             Storage::State(s) => Place::new(0, self.states[s]),
             Storage::Constant(c) => Place::new(kiln_core::plan::CONSTANTS, self.constants[c]),
+            Storage::External(slot) => Place::new(kiln_core::plan::EXTERNAL, slot as u64),
         }
     }
 }

@@ -34,6 +34,9 @@ pub const VERSION: (u16, u16) = (1, 0);
 pub const ALIGN: usize = 16;
 /// The bank number that stands for the plan's own constants.
 pub const CONSTANTS: u8 = 255;
+/// The bank number of memory that a host binds at each run: the offset is the number of an entry's input, or
+/// how many inputs there are and the number of its output. Sessions have no such bank and refuse it.
+pub const EXTERNAL: u8 = 254;
 /// In [`StepRecord::extent`]: the step's rows do not vary.
 pub const NO_EXTENT: u16 = u16::MAX;
 /// In [`StepRecord::flags`]: the step walks from high addresses to low ones.

@@ -124,7 +124,7 @@ pub fn native_target() -> TargetId {
 }
 
 /// Every kernel, in the body for this CPU.
-static ROWS: [Row; KERNEL_COUNT] = host_rows();
+pub(crate) static ROWS: [Row; KERNEL_COUNT] = host_rows();
 
 /// A plan with its memory, ready to run.
 pub struct Runner {

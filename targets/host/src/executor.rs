@@ -1,0 +1,182 @@
+//! Runs an entry of a plan whose inputs and outputs are bound anew at each run: how a host computes with
+//! tensors that live longer than a run.
+
+use kiln_core::plan::{ALIGN, CONSTANTS, EXTERNAL, NO_EXTENT, Place, STEP_DOWN, StepKind};
+use kiln_core::{Call, Direction, Error, MAX_OPERANDS, Plan, Row, RowRange, Window};
+
+use crate::runner::ROWS;
+use crate::{Buffer, RunError};
+
+/// An entry of a plan with its arena.
+pub struct Executor {
+    plan: Buffer,
+    arena: Buffer,
+    steps: Vec<Step>,
+    inputs: Vec<u64>,
+    outputs: Vec<u64>,
+}
+
+/// A step, as far as it is the same in every run.
+struct Step {
+    row: Row,
+    inputs: usize,
+    outputs: usize,
+    operands: Vec<Operand>,
+    /// Where its parameters lie in the plan's bytes.
+    parameters: (usize, usize),
+    rows: RowRange,
+    direction: Direction,
+}
+
+/// Where an operand lies.
+struct Operand {
+    place: Spot,
+    bytes: usize,
+}
+
+enum Spot {
+    Arena(usize),
+    /// From the plan's first byte.
+    Constant(usize),
+    /// An input, or the number of inputs and an output.
+    External(usize),
+}
+
+impl Executor {
+    /// Takes a plan whose inputs and outputs are external, and allocates its arena.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where the plan contradicts itself or there is no memory.
+    pub fn new(plan: &[u8], entry: &str) -> Result<Executor, RunError> {
+        let plan = Buffer::copy_of(plan).ok_or(RunError::Memory(plan.len() as u64))?;
+        let loaded = Plan::load_any_target(plan.as_slice())?;
+        let found = loaded.entry_named(entry).ok_or_else(|| RunError::Entry {
+            wanted: entry.into(),
+            have: (0..loaded.entry_count()).filter_map(|i| Some(loaded.entry(i)?.name)).collect::<Vec<_>>().join(", "),
+        })?;
+        let externals: Vec<u64> = found.inputs.iter().chain(found.outputs).map(|t| t.bytes).collect();
+        let need = loaded.banks().first().map_or(0, |b| b.bytes);
+        let arena = usize::try_from(need).ok().and_then(Buffer::zeroed).ok_or(RunError::Memory(need))?;
+        let constants = loaded.constants();
+        let base = constants.as_ptr().addr() - plan.pointer().addr();
+        debug_assert!(base.is_multiple_of(ALIGN));
+
+        let mut steps = Vec::with_capacity(found.steps.len());
+        for (offset, record) in found.steps.iter().enumerate() {
+            let index = found.first_step.wrapping_add(offset as u32);
+            if record.kind != StepKind::Kernel as u8 {
+                return Err(Error::StepKind(index, record.kind).into());
+            }
+            let row = ROWS.iter().find(|row| row.number() == record.row).ok_or(Error::Row(index, record.row))?;
+            let broken = Error::StepTable(index);
+            let records = loaded.step_operands(record).filter(|o| o.len() <= MAX_OPERANDS).ok_or(broken)?;
+            let parameters = loaded.parameters(record).ok_or(broken)?;
+            if record.extent != NO_EXTENT || record.row_begin > record.row_end {
+                return Err(broken.into());
+            }
+            let inputs = record.inputs as usize;
+            let mut operands = Vec::with_capacity(records.len());
+            for (number, operand) in records.iter().enumerate() {
+                let spot = spot(operand.place, operand.bytes, arena.len(), (base, constants.len()), &externals);
+                let written = number >= inputs;
+                let spot = spot.filter(|spot| match spot {
+                    Spot::Arena(_) => true,
+                    Spot::Constant(_) => !written,
+                    Spot::External(slot) => !written || *slot >= found.inputs.len(),
+                });
+                let place = spot.ok_or(Error::Operand(index, number as u8))?;
+                operands.push(Operand { place, bytes: operand.bytes as usize });
+            }
+            steps.push(Step {
+                row: *row,
+                inputs,
+                outputs: record.outputs as usize,
+                operands,
+                parameters: (parameters.as_ptr().addr() - plan.pointer().addr(), parameters.len()),
+                rows: RowRange { begin: record.row_begin, end: record.row_end },
+                direction: if record.flags & STEP_DOWN != 0 { Direction::Down } else { Direction::Up },
+            });
+        }
+        let (inputs, outputs) = externals.split_at(found.inputs.len());
+        let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
+        Ok(Executor { arena, steps, inputs, outputs, plan })
+    }
+
+    /// Bytes of the arena: what the plan needs beyond inputs, outputs and constants.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Runs the entry on `inputs` and writes `outputs`; each has exactly its tensor's bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where there are more or fewer, or one has other bytes; nothing is computed then.
+    pub fn run(&mut self, inputs: &[&Buffer], outputs: &mut [Buffer]) -> Result<(), RunError> {
+        let given = inputs.iter().map(|b| b.len()).chain(outputs.iter().map(|b| b.len()));
+        let wanted = self.inputs.iter().chain(&self.outputs);
+        if inputs.len() != self.inputs.len() || outputs.len() != self.outputs.len() {
+            let want = self.inputs.len() + self.outputs.len();
+            return Err(RunError::Inputs { want, given: inputs.len() + outputs.len() });
+        }
+        for (index, (given, &want)) in given.zip(wanted).enumerate() {
+            if given as u64 != want {
+                let name = "an external tensor".to_owned();
+                return Err(RunError::Input { index, name, want, given: given as u64 });
+            }
+        }
+        // Outputs are borrowed mutably, so they are apart from one another and from the inputs.
+        let externals: Vec<*mut u8> =
+            inputs.iter().map(|b| b.pointer()).chain(outputs.iter().map(|b| b.pointer())).collect();
+        for (index, step) in self.steps.iter().enumerate() {
+            self.step(step, &externals).ok_or(Error::Parameters(index as u32))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step; `None` where its kernel refuses what it is given.
+    fn step(&self, step: &Step, externals: &[*mut u8]) -> Option<()> {
+        let mut windows = [Window::EMPTY; MAX_OPERANDS];
+        for (window, operand) in windows.iter_mut().zip(&step.operands) {
+            let ptr = match operand.place {
+                Spot::Arena(offset) => self.arena.pointer().wrapping_add(offset),
+                Spot::Constant(offset) => self.plan.pointer().wrapping_add(offset),
+                Spot::External(slot) => *externals.get(slot)?,
+            };
+            if operand.bytes > 0 {
+                *window = Window { ptr, len: operand.bytes };
+                let aligned = ptr.addr().is_multiple_of(step.row.align().max(1) as usize);
+                aligned.then_some(())?;
+            }
+        }
+        let (inputs, rest) = windows.split_at(step.inputs);
+        let (outputs, rest) = rest.split_at_checked(step.outputs)?;
+        let scratch = rest.get(..step.operands.len().checked_sub(step.inputs + step.outputs)?)?;
+        let (start, len) = step.parameters;
+        let parameters = self.plan.as_slice().get(start..start + len)?;
+        let mut call = Call::new(inputs, outputs, scratch, parameters, step.rows);
+        call.direction = step.direction;
+        if !step.row.check(&call) {
+            return None;
+        }
+        // SAFETY: the check was passed. Windows lie inside the arena, the plan's constants (never written: `new`
+        // saw to it) or buffers that `run` borrows, all of the sizes that `new` proved, and with at least
+        // `over_read` bytes behind them. The planner proved the overlaps.
+        unsafe { step.row.run(&call) };
+        Some(())
+    }
+}
+
+/// Where an operand lies, if all of it does.
+fn spot(place: Place, bytes: u64, arena: usize, constants: (usize, usize), externals: &[u64]) -> Option<Spot> {
+    let end = place.offset().checked_add(bytes)?;
+    match place.bank() {
+        0 if end <= arena as u64 => Some(Spot::Arena(place.offset() as usize)),
+        CONSTANTS if end <= constants.1 as u64 => Some(Spot::Constant(constants.0 + place.offset() as usize)),
+        EXTERNAL if externals.get(place.offset() as usize) == Some(&bytes) => {
+            Some(Spot::External(place.offset() as usize))
+        }
+        _ => None,
+    }
+}
