@@ -5,6 +5,7 @@
 //! of every tensor searched and, for graphs of microcontroller size, proven best. Its
 //! [`Planned::bytes`] are the plan records that `kiln-core` runs.
 
+pub mod backend;
 mod encode;
 mod error;
 pub mod graph;

@@ -6,10 +6,12 @@
 
 mod aligned;
 mod buffer;
+mod cpu;
 mod executor;
 mod runner;
 
 pub use aligned::AlignedBytes;
 pub use buffer::Buffer;
+pub use cpu::Cpu;
 pub use executor::Executor;
 pub use runner::{RunError, Runner, native_target};

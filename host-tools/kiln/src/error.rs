@@ -1,0 +1,30 @@
+//! What can go wrong after an operation was recorded.
+
+use kiln_ops::OpError;
+use kiln_planner::backend::BackendError;
+
+/// What can go wrong with data, memory and gradients.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The recorded graph is not valid: a defect of Kiln.
+    #[error("the recorded graph: {0}; please report this")]
+    Graph(#[from] kiln_planner::graph::GraphError),
+    /// A gradient that does not exist was asked for.
+    #[error("{op} can't be differentiated: {error}")]
+    Gradient {
+        /// The operator.
+        op: &'static str,
+        /// Why not.
+        error: OpError,
+    },
+    /// `backward` of more than one number.
+    #[error("backward needs a tensor of one element; this one has the shape {0:?}: take its sum or mean first")]
+    NotScalar(Vec<u32>),
+    /// `backward` of a tensor that depends on no tensor that requires a gradient.
+    #[error("nothing that this tensor was computed from requires a gradient; call require_grad on the parameters")]
+    NoParameters,
+}

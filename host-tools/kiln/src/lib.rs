@@ -1,0 +1,38 @@
+//! Tensors for hosts.
+//!
+//! A [`Tensor`] records what is done with it; nothing is computed until a value is asked for. What was recorded
+//! is the graph that importers make too: it is differentiated, fused and planned by the same passes, and run
+//! through plans that are kept and found again by the graph's shape.
+//!
+//! ```
+//! use kiln::{Device, Tensor};
+//!
+//! let device = Device::cpu();
+//! let x = Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device).require_grad();
+//! let loss = (x.clone() * x.clone()).sum();
+//! let gradients = loss.backward()?;
+//! assert_eq!(x.grad(&gradients).unwrap().to_vec()?, [2.0, 4.0, 6.0, 8.0]);
+//! # Ok::<(), kiln::Error>(())
+//! ```
+//!
+//! # Panics
+//!
+//! An operation whose inputs don't go together (shapes, devices) is a defect of the program. It panics where it
+//! is recorded, with the operation, the shapes and the line; nothing panics later. What depends on data and
+//! memory gives an [`Error`].
+
+mod cache;
+mod device;
+mod error;
+mod gradients;
+mod node;
+mod realize;
+mod recorder;
+mod tensor;
+
+pub use device::Device;
+pub use error::Error;
+pub use gradients::Gradients;
+pub use kiln_core::DType;
+pub use kiln_ops::Distribution;
+pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};

@@ -1,0 +1,5 @@
+//! Recorded tensors against plain references.
+
+mod gradients;
+mod record;
+mod reference;

@@ -1,0 +1,171 @@
+//! The host's CPU as a back end.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kiln_core::TensorType;
+use kiln_kernels::table::{self, Operand, Operation};
+use kiln_ops::{Effect, Op, QuantRef};
+use kiln_planner::backend::{Backend, BackendError, Handle, Memory, MemoryInfo, Prepared};
+use kiln_planner::graph::Graph;
+use kiln_planner::solve::Budget;
+use kiln_planner::{Options, plan};
+
+use crate::{Buffer, Executor, native_target};
+
+/// Bytes of freed tensors that are kept for the next ones.
+const KEPT_BYTES: u64 = 1 << 28;
+
+/// The host's CPU.
+pub struct Cpu {
+    pool: Arc<Pool>,
+}
+
+/// Memory that tensors gave back, by size, and what is in use.
+#[derive(Default)]
+struct Pool {
+    free: Mutex<Free>,
+    tensors: AtomicU64,
+    peak: AtomicU64,
+}
+
+#[derive(Default)]
+struct Free {
+    by_size: HashMap<usize, Vec<Buffer>>,
+    bytes: u64,
+}
+
+/// A tensor's memory: goes back to the pool when its last handle is dropped.
+struct Held {
+    buffer: Option<Buffer>,
+    pool: Arc<Pool>,
+}
+
+impl Memory for Held {
+    fn bytes(&self) -> usize {
+        self.buffer.as_ref().map_or(0, Buffer::len)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(buffer) = self.buffer.take() else { return };
+        self.pool.tensors.fetch_sub(buffer.len() as u64, Ordering::Relaxed);
+        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.bytes + buffer.len() as u64 <= KEPT_BYTES {
+            free.bytes += buffer.len() as u64;
+            free.by_size.entry(buffer.len()).or_default().push(buffer);
+        }
+    }
+}
+
+impl Pool {
+    /// Memory of exactly `len` bytes with any content.
+    fn take(&self, len: usize) -> Result<Buffer, BackendError> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(buffer) = free.by_size.get_mut(&len).and_then(Vec::pop) {
+            free.bytes -= len as u64;
+            return Ok(buffer);
+        }
+        drop(free);
+        Buffer::zeroed(len).ok_or(BackendError::Memory { device: NAME.to_owned(), bytes: len as u64 })
+    }
+
+    fn hold(self: &Arc<Pool>, buffer: Buffer) -> Handle {
+        let now = self.tensors.fetch_add(buffer.len() as u64, Ordering::Relaxed) + buffer.len() as u64;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+        Arc::new(Held { buffer: Some(buffer), pool: self.clone() })
+    }
+}
+
+const NAME: &str = "cpu";
+
+impl Cpu {
+    /// The CPU with nothing in its memory.
+    #[expect(clippy::new_without_default, reason = "a device is chosen, not a default")]
+    pub fn new() -> Cpu {
+        Cpu { pool: Arc::default() }
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> String {
+        NAME.to_owned()
+    }
+
+    fn supports(&self, op: &Op, inputs: &[TensorType], output: &TensorType) -> bool {
+        if op.effect() != Effect::Fresh {
+            return true;
+        }
+        let operand = |ty: &TensorType| Operand { ty: *ty, quant: QuantRef::default(), data: None };
+        let inputs: Vec<Operand<'_>> = inputs.iter().map(operand).collect();
+        table::choose(&Operation { op: *op, inputs: &inputs, output: operand(output) }, native_target()).is_some()
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<Handle, BackendError> {
+        let mut buffer = self.pool.take(bytes.len())?;
+        buffer.as_mut_slice().copy_from_slice(bytes);
+        Ok(self.pool.hold(buffer))
+    }
+
+    fn read(&self, handle: &Handle) -> Result<Vec<u8>, BackendError> {
+        Ok(buffer(handle)?.as_slice().to_vec())
+    }
+
+    fn prepare(&self, graph: &Graph, entry: usize) -> Result<Box<dyn Prepared>, BackendError> {
+        let name = graph.entries[entry].name.clone();
+        // Searching for the smallest arena takes longer than it is worth where memory is plenty.
+        let options = Options { external: true, budget: Budget { nodes: 0 }, ..Options::for_target(native_target()) };
+        let planned = plan(graph, &options)?;
+        let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
+        let executor = Executor::new(&planned.bytes, &name).map_err(failed)?;
+        let sizes = |ids: &[kiln_planner::graph::ValueId]| {
+            ids.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
+        };
+        Ok(Box::new(Ready { executor, outputs: sizes(&graph.entries[entry].outputs), pool: self.pool.clone() }))
+    }
+
+    fn synchronize(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        MemoryInfo { tensors: load(&self.pool.tensors), peak: load(&self.pool.peak) }
+    }
+}
+
+fn buffer(handle: &Handle) -> Result<&Buffer, BackendError> {
+    let held = handle.as_any().downcast_ref::<Held>().and_then(|held| held.buffer.as_ref());
+    held.ok_or(BackendError::Foreign { device: NAME.to_owned() })
+}
+
+/// A planned entry.
+struct Ready {
+    executor: Executor,
+    outputs: Vec<usize>,
+    pool: Arc<Pool>,
+}
+
+impl Prepared for Ready {
+    fn run(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, BackendError> {
+        let mut outputs = self.outputs.iter().map(|&len| self.pool.take(len)).collect::<Result<Vec<_>, _>>()?;
+        let buffers = inputs.iter().map(buffer).collect::<Result<Vec<_>, _>>()?;
+        let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
+        self.executor.run(&buffers, &mut outputs).map_err(failed)?;
+        let arena = self.executor.arena_bytes() as u64;
+        let handles: Vec<Handle> = outputs.into_iter().map(|buffer| self.pool.hold(buffer)).collect();
+        self.pool.peak.fetch_max(self.pool.tensors.load(Ordering::Relaxed) + arena, Ordering::Relaxed);
+        Ok(handles)
+    }
+
+    fn arena_bytes(&self) -> u64 {
+        self.executor.arena_bytes() as u64
+    }
+}
