@@ -10,6 +10,15 @@ use kiln_target_host::Cpu;
 use crate::Error;
 use crate::cache::Cache;
 
+/// Where a device's random numbers are: the seed, and how many random tensors were drawn since it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RandomState {
+    /// The seed.
+    pub seed: u64,
+    /// Tensors drawn.
+    pub draws: u32,
+}
+
 /// Where tensors live: a back end, and the plans that were made for it. Clones are the same device.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
@@ -73,15 +82,15 @@ impl Device {
         self.0.draws.store(0, Ordering::Relaxed);
     }
 
-    /// The seed, and how many random tensors were drawn since it was given.
-    pub fn random_state(&self) -> (u64, u32) {
-        (self.0.seed.load(Ordering::Relaxed), self.0.draws.load(Ordering::Relaxed))
+    /// Where its random numbers are.
+    pub fn random_state(&self) -> RandomState {
+        RandomState { seed: self.0.seed.load(Ordering::Relaxed), draws: self.0.draws.load(Ordering::Relaxed) }
     }
 
     /// Goes on where [`Device::random_state`] was read: how training is resumed.
-    pub fn set_random_state(&self, (seed, draws): (u64, u32)) {
-        self.0.seed.store(seed, Ordering::Relaxed);
-        self.0.draws.store(draws, Ordering::Relaxed);
+    pub fn set_random_state(&self, state: RandomState) {
+        self.0.seed.store(state.seed, Ordering::Relaxed);
+        self.0.draws.store(state.draws, Ordering::Relaxed);
     }
 
     /// A key that no random tensor had since the seed was given.

@@ -1,20 +1,21 @@
 //! Gradients of what was recorded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use kiln_ops::{Effect, Op, OpError};
+use kiln_ops::{Effect, Function, Op, OpError, Reshape};
 use kiln_passes::{Ran, backward};
 
 use crate::node::{Definition, Node};
 use crate::recorder::Recorder;
-use crate::tensor::{Float, Tensor};
+use crate::tensor::{Float, Tensor, record, shape_of};
 use crate::{Device, Error};
 
 /// The gradients of a number by the parameters it was computed from.
 pub struct Gradients {
     /// Not held as a tensor holds its node: what nobody looks at need not be kept in memory.
-    by_parameter: HashMap<u64, Arc<Node>>,
+    /// In the order of the parameters' numbers, so that what goes over all of them is the same plan each time.
+    by_parameter: BTreeMap<u64, Arc<Node>>,
     of: Arc<Node>,
 }
 
@@ -46,6 +47,41 @@ impl Gradients {
         Some(&self.of).filter(|node| node.is_held())
     }
 
+    /// Where they live.
+    pub(crate) fn device(&self) -> &Device {
+        &self.of.device
+    }
+
+    /// Every element kept within `-bound..=bound`.
+    pub fn clip_value(self, bound: f32) -> Gradients {
+        self.map(|gradient| gradient.clamp(-bound, bound))
+    }
+
+    /// All of them scaled so that the square root of the sum of all squares is at most `largest`, as by PyTorch's
+    /// `clip_grad_norm_`: times `min(1, largest / (norm + 1e-6))`.
+    pub fn clip_norm(self, largest: f32) -> Gradients {
+        let Some(norm) = self.norm() else { return self };
+        let largest = Tensor::from_slice(&[largest], [], self.device());
+        let factor = (largest / norm.with_constant(Function::Add, 1e-6)).with_constant(Function::Min, 1.0);
+        self.map(|gradient| gradient.with_inner(Function::Mul, &factor))
+    }
+
+    /// The square root of the sum of all squares; none without gradients.
+    pub fn norm(&self) -> Option<Tensor<0>> {
+        let squares = self.by_parameter.values().map(|node| flat(node).square().sum());
+        squares.reduce(|sum, square| sum + square).map(|sum| sum.sqrt())
+    }
+
+    /// Each gradient through `change`, which is given it as one row.
+    fn map(self, change: impl Fn(Tensor<1>) -> Tensor<1>) -> Gradients {
+        let changed = |(number, node): (u64, Arc<Node>)| {
+            let back = Reshape { shape: node.ty.shape };
+            let row = change(flat(&node));
+            (number, Node::op(&row.node().device, node.ty, back.into(), vec![row.node().clone()]))
+        };
+        Gradients { by_parameter: self.by_parameter.into_iter().map(changed).collect(), of: self.of }
+    }
+
     /// How many parameters have one.
     pub fn len(&self) -> usize {
         self.by_parameter.len()
@@ -55,6 +91,12 @@ impl Gradients {
     pub fn is_empty(&self) -> bool {
         self.by_parameter.is_empty()
     }
+}
+
+/// A gradient as one row.
+fn flat(node: &Arc<Node>) -> Tensor<1> {
+    let elements = node.ty.shape.elements().unwrap_or(0) as usize;
+    record(Reshape { shape: shape_of(&[elements]) }, &[node])
 }
 
 type Differentiated = (Recorder, Vec<Arc<Node>>, Vec<Option<usize>>);

@@ -21,18 +21,28 @@
 //! is recorded, with the operation, the shapes and the line; nothing panics later. What depends on data and
 //! memory gives an [`Error`].
 
+// The derived implementations name the crate as its users do.
+extern crate self as kiln;
+
 mod cache;
 mod device;
 mod error;
 mod gradients;
+mod module;
+pub mod nn;
 mod node;
+pub mod optim;
 mod realize;
+mod record;
 mod recorder;
 mod tensor;
 
-pub use device::Device;
+pub use device::{Device, RandomState};
 pub use error::Error;
 pub use gradients::Gradients;
 pub use kiln_core::DType;
+pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;
+pub use module::{Buffer, Counter, Mode, Module, ModulePath, Visitor};
+pub use record::{Record, RecordError};
 pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};

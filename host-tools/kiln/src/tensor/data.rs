@@ -78,10 +78,15 @@ impl<const D: usize, K: Kind> Tensor<D, K> {
 
     #[track_caller]
     pub(crate) fn from_bytes(bytes: &[u8], ty: TensorType, device: &Device) -> Self {
-        match device.backend().write(bytes) {
-            Ok(handle) => Tensor { held: Held::new(Node::leaf(device, ty, handle)), kind: PhantomData },
+        match Tensor::try_from_bytes(bytes, ty, device) {
+            Ok(tensor) => tensor,
             Err(error) => panic!("{error}"),
         }
+    }
+
+    pub(crate) fn try_from_bytes(bytes: &[u8], ty: TensorType, device: &Device) -> Result<Self, Error> {
+        let handle = device.backend().write(bytes)?;
+        Ok(Tensor { held: Held::new(Node::leaf(device, ty, handle)), kind: PhantomData })
     }
 
     /// The bytes of its elements, little-endian, computed if need be.

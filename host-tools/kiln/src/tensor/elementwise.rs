@@ -237,10 +237,22 @@ arithmetic!(Float, f32);
 arithmetic!(Int, i32);
 
 impl<const D: usize> Tensor<D, Float> {
+    /// With a number that is part of the graph: another number is another plan.
+    pub(crate) fn with_constant(&self, function: Function, constant: f64) -> Self {
+        let constant = Node::scalar(self.device(), TensorType::new(Float::DTYPE, Shape::SCALAR), constant);
+        map(function, &[self.node(), &constant])
+    }
+
+    /// With a tensor of fewer axes, repeated along the outer ones.
+    #[track_caller]
+    pub(crate) fn with_inner<const E: usize>(&self, function: Function, inner: &Tensor<E, Float>) -> Self {
+        const { assert!(E <= D) };
+        map(function, &[self.node(), inner.node()])
+    }
+
     /// `max(x, 0)`.
     pub fn relu(&self) -> Self {
-        let zero = Node::scalar(self.device(), TensorType::new(Float::DTYPE, Shape::SCALAR), 0.0);
-        map(Function::Max, &[self.node(), &zero])
+        self.with_constant(Function::Max, 0.0)
     }
 
     /// The square.
