@@ -28,6 +28,7 @@ struct Inner {
     cache: Mutex<Cache>,
     built: AtomicU64,
     runs: AtomicU64,
+    largest: AtomicU64,
     seed: AtomicU64,
     draws: AtomicU32,
 }
@@ -45,6 +46,7 @@ impl Device {
             cache: Mutex::default(),
             built: AtomicU64::new(0),
             runs: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
             seed: AtomicU64::new(0),
             draws: AtomicU32::new(0),
         }))
@@ -64,6 +66,12 @@ impl Device {
     /// How many plans were run so far.
     pub fn runs(&self) -> u64 {
         self.0.runs.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the plan that took most of those that were run so far: its inputs, its outputs and its arena. Where
+    /// nothing else is alive, [`MemoryInfo::peak`] is this.
+    pub fn largest_plan(&self) -> u64 {
+        self.0.largest.load(Ordering::Relaxed)
     }
 
     /// Memory in use.
@@ -112,8 +120,9 @@ impl Device {
         self.0.built.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_run(&self) {
+    pub(crate) fn count_run(&self, bytes: u64) {
         self.0.runs.fetch_add(1, Ordering::Relaxed);
+        self.0.largest.fetch_max(bytes, Ordering::Relaxed);
     }
 }
 

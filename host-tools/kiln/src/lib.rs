@@ -43,6 +43,7 @@ pub use gradients::Gradients;
 pub use kiln_core::DType;
 pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;
+pub use kiln_planner::backend::MemoryInfo;
 pub use module::{Buffer, Counter, Mode, Module, ModulePath, Visitor};
 pub use record::{Record, RecordError};
 pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};

@@ -51,8 +51,12 @@ pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) 
         }
     };
     let inputs: Vec<Handle> = part.leaves.iter().filter_map(|node| node.state().value.clone()).collect();
-    device.count_run();
-    let values = plan.lock().unwrap_or_else(PoisonError::into_inner).run(inputs)?;
+    let given: usize = inputs.iter().map(|handle| handle.bytes()).sum();
+    let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
+    let values = plan.run(inputs)?;
+    let made: usize = values.iter().map(|handle| handle.bytes()).sum();
+    device.count_run((given + made) as u64 + plan.arena_bytes());
+    drop(plan);
     for (&i, value) in outputs.iter().zip(values) {
         part.steps[i].node.realize(value);
     }

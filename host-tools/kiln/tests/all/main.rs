@@ -1,5 +1,10 @@
-//! Recorded tensors against plain references.
+//! Recorded tensors, modules and training against plain references.
 
+mod curve;
 mod gradients;
+mod layers;
+mod module;
+mod optim;
 mod record;
+mod records;
 mod reference;
