@@ -81,9 +81,10 @@ impl<'a> Call<'a> {
         self.scratch.get(i).copied().unwrap_or(Window::EMPTY)
     }
 
-    /// The step's parameters, if they have the size and alignment of `P`.
+    /// The step's parameters, if they have the size and alignment of `P`; a record that ends in a slice takes
+    /// what is left.
     #[inline]
-    pub fn parameters<P: FromBytes + Immutable + KnownLayout>(&self) -> Option<&'a P> {
+    pub fn parameters<P: FromBytes + Immutable + KnownLayout + ?Sized>(&self) -> Option<&'a P> {
         P::ref_from_bytes(self.parameters).ok()
     }
 }

@@ -19,15 +19,22 @@ mod dequantize;
 mod fully_connected;
 #[cfg(feature = "host")]
 mod lag;
+mod lanes;
 mod log_softmax;
 #[cfg(feature = "host")]
 mod lowering;
+mod map;
+#[cfg(feature = "host")]
+mod map_program;
+mod matmul;
 mod pool2d;
 mod quantize;
+mod reduce;
 mod requantize;
 pub mod rows;
 mod softmax;
 mod spatial;
+mod strided;
 #[cfg(feature = "host")]
 pub mod table;
 mod transpose;
@@ -44,8 +51,11 @@ pub mod parameters {
     pub use crate::dequantize::DequantizeParameters;
     pub use crate::fully_connected::FullyConnectedParameters;
     pub use crate::log_softmax::{LogSoftmaxF32Parameters, LogSoftmaxS8Parameters};
+    pub use crate::map::MapParameters;
+    pub use crate::matmul::MatMulParameters;
     pub use crate::pool2d::PoolParameters;
     pub use crate::quantize::{QuantizeParameters, RequantizeParameters};
+    pub use crate::reduce::{ArgMaxParameters, ReduceParameters};
     pub use crate::softmax::{SoftmaxF32Parameters, SoftmaxS8Parameters};
     pub use crate::spatial::{Image, Spatial};
     pub use crate::transpose::{Axis, TransposeParameters};

@@ -1,6 +1,6 @@
 //! From operations to parameters and constants: what the kernels' host sides share.
 
-use kiln_core::{DType, TensorType};
+use kiln_core::{DType, MAX_OPERANDS, TensorType};
 use kiln_ops::{Activation, QuantRef, Window2d};
 
 use crate::arithmetic::Epilogue;
@@ -12,10 +12,9 @@ pub(crate) const BLOCK_BYTES: usize = 9;
 /// What reports call that block.
 pub(crate) const BLOCK_LABEL: &str = "bias, multipliers, shifts";
 
-/// Whether the operator's own rule holds, every operand is `dtype` (bias apart) and not empty, and
-/// constants have the bytes their types say.
-pub(crate) fn is_sound(operation: &Operation<'_>, dtype: DType) -> bool {
-    let mut types = [operation.output.ty; 3];
+/// Whether the operator's own rule holds, no operand is empty, and constants have the bytes their types say.
+pub(crate) fn is_consistent(operation: &Operation<'_>) -> bool {
+    let mut types = [operation.output.ty; MAX_OPERANDS];
     let Some(given) = types.get_mut(..operation.inputs.len()) else { return false };
     for (ty, operand) in given.iter_mut().zip(operation.inputs) {
         *ty = operand.ty;
@@ -24,10 +23,14 @@ pub(crate) fn is_sound(operation: &Operation<'_>, dtype: DType) -> bool {
             return false;
         }
     }
+    operation.output.ty.bytes().is_some_and(|b| b > 0) && operation.op.output(given) == Ok(operation.output.ty)
+}
+
+/// Whether an operation is consistent, and its first input and its output are `dtype`.
+pub(crate) fn is_sound(operation: &Operation<'_>, dtype: DType) -> bool {
     operation.output.ty.dtype == dtype
         && operation.inputs.first().is_some_and(|x| x.ty.dtype == dtype)
-        && operation.output.ty.bytes().is_some_and(|b| b > 0)
-        && operation.op.output(given) == Ok(operation.output.ty)
+        && is_consistent(operation)
 }
 
 /// Four dimensions.

@@ -33,4 +33,10 @@ kernels! {
     add::ADD_F32,
     softmax::SOFTMAX_F32,
     log_softmax::LOG_SOFTMAX_F32,
+    map::MAP_F32,
+    map::MAP_I32,
+    map::MAP_MATH_F32,
+    reduce::REDUCE_F32,
+    reduce::ARG_MAX_F32,
+    matmul::MATMUL_F32,
 }

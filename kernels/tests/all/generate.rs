@@ -7,12 +7,13 @@ use kiln_ops::{
 };
 
 use crate::support::{Case, Random, Tensor};
+use crate::training;
 
 /// Shapes a test goes through for each row; Miri is slow.
 pub(crate) const SHAPES: u64 = if cfg!(miri) { 2 } else { 300 };
 
 /// The largest size that a dimension takes.
-const fn most(size: u32) -> u32 {
+pub(crate) const fn most(size: u32) -> u32 {
     if cfg!(miri) && size > 3 { 3 } else { size }
 }
 
@@ -40,11 +41,17 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         37 => add(DType::F32, random),
         38 => softmax(DType::F32, random),
         39 => log_softmax(DType::F32, random),
+        40 => training::map_f32(random),
+        41 => training::map_i32(random),
+        42 => training::map_math_f32(random),
+        43 => training::reduce(random),
+        44 => training::arg_max(random),
+        45 => training::matmul(random),
         _ => panic!("row {number} has no generator: add one"),
     }
 }
 
-fn ty(dtype: DType, dims: &[u32]) -> TensorType {
+pub(crate) fn ty(dtype: DType, dims: &[u32]) -> TensorType {
     TensorType::new(dtype, Shape::new(dims).unwrap())
 }
 
@@ -53,7 +60,7 @@ fn activation(random: &mut Random) -> Activation {
 }
 
 /// Values of a dtype: random ones, or nothing but extremes.
-fn values(dtype: DType, n: usize, random: &mut Random) -> Vec<u8> {
+pub(crate) fn values(dtype: DType, n: usize, random: &mut Random) -> Vec<u8> {
     match dtype {
         DType::F32 => {
             let wild = random.one_in(10);
@@ -121,7 +128,7 @@ fn bias(dtype: DType, n: u32, random: &mut Random) -> Tensor {
     Tensor { constant: true, ..tensor(dtype, &[n], random) }
 }
 
-fn output(op: Op, inputs: &[Tensor], random: &mut Random) -> Option<Tensor> {
+pub(crate) fn output(op: Op, inputs: &[Tensor], random: &mut Random) -> Option<Tensor> {
     let types: Vec<TensorType> = inputs.iter().map(|t| t.ty).collect();
     let ty = op.output(&types).ok()?;
     let mut y = tensor(ty.dtype, &[1], random);
@@ -131,7 +138,7 @@ fn output(op: Op, inputs: &[Tensor], random: &mut Random) -> Option<Tensor> {
 }
 
 /// Padding smaller than the window, as operators ask for.
-fn pads(kernel: [u32; 2], dilations: [u32; 2], random: &mut Random) -> [u32; 4] {
+pub(crate) fn pads(kernel: [u32; 2], dilations: [u32; 2], random: &mut Random) -> [u32; 4] {
     let most = |axis: usize| (kernel[axis] - 1) * dilations[axis];
     if random.one_in(3) {
         return [0; 4];
@@ -230,7 +237,7 @@ pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
     })
 }
 
-fn any_dims(random: &mut Random) -> Vec<u32> {
+pub(crate) fn any_dims(random: &mut Random) -> Vec<u32> {
     if random.one_in(8) {
         return vec![random.size(1, most(3000))];
     }

@@ -7,4 +7,5 @@ mod patches;
 mod rows;
 mod support;
 mod table;
+mod training;
 mod vectors;

@@ -22,7 +22,7 @@ fn overlap(kernel: &Kernel, direction: Direction) -> [u32; 3] {
             let Some(lag) = case.lag(kernel, input, direction) else { continue };
             let same = |trail: u64| {
                 let got = job.run_overlapped(window, trail as usize);
-                agree(kernel.number, case.output.ty.dtype, &got, &want)
+                agree(kernel.number, &case, &got, &want)
             };
             overlapped += 1;
             for trail in [lag, lag + 4 * (seed % 3), lag + 64] {
@@ -38,6 +38,9 @@ fn overlap(kernel: &Kernel, direction: Direction) -> [u32; 3] {
     [overlapped, short, broken]
 }
 
+/// Rows whose output overlaps no input.
+const APART: [u16; 1] = [45];
+
 #[test]
 fn at_its_lag_every_row_computes_the_same() {
     for kernel in KERNELS {
@@ -45,7 +48,7 @@ fn at_its_lag_every_row_computes_the_same() {
         for &direction in kernel.directions {
             let [overlapped, short, broken] = overlap(kernel, direction);
             println!("{} {direction:?}: {overlapped} overlapped, {broken} of {short} broke below the lag", kernel.name);
-            assert!(overlapped > 0, "{} never overlaps", kernel.name);
+            assert_eq!(overlapped > 0, !APART.contains(&kernel.number), "{} overlaps or does not", kernel.name);
             // One element closer destroys something that is still needed. Often the result hides it
             // (one changed input, small weights, saturation): that lags are exact, `lags_are_exact`
             // shows; here some must break.
@@ -72,7 +75,7 @@ fn one_input_in_two_roles() {
             assert!(kernel.portable.check(&call));
             // SAFETY: checked; the row's lag is 0 for both inputs.
             unsafe { kernel.portable.run(&call) };
-            assert!(agree(number, case.output.ty.dtype, memory.bytes(), &case.reference()));
+            assert!(agree(number, &case, memory.bytes(), &case.reference()));
         }
     }
 }
@@ -169,7 +172,10 @@ fn lags_are_exact() {
         for seed in 0..SHAPES {
             let case = case(kernel.number, &mut Random::new(seed));
             for &direction in kernel.directions {
-                let lag = case.lag(kernel, 0, direction).unwrap();
+                let Some(lag) = case.lag(kernel, 0, direction) else {
+                    assert!(kernel.number >= 40, "{} must not overlap, seed {seed}", kernel.name);
+                    continue;
+                };
                 let want = lag_by_brute_force(&case, direction);
                 assert_eq!(lag, want, "{} {direction:?}, seed {seed}: {case:?}", kernel.name);
             }

@@ -1,6 +1,6 @@
 //! Cases, their preparation, and running rows with guard bytes around every window.
 
-use kiln_core::{Call, Direction, Row, RowRange, TensorType, Window};
+use kiln_core::{Call, DType, Direction, Row, RowRange, TensorType, Window};
 use kiln_kernels::table::{Emit, Kernel, Operand, Operation};
 use kiln_ops::{Arg, ArgMut, Op, QuantRef};
 
@@ -70,6 +70,11 @@ impl Tensor {
     }
 }
 
+/// Bytes as float32.
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
+}
+
 /// An operator with everything it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
@@ -92,6 +97,15 @@ impl Case {
         let mut y = ArgMut { ty: self.output.ty, quant: self.output.quant(), data: &mut out };
         self.op.reference(&args, &mut y).unwrap();
         out
+    }
+
+    /// What the reference computes of the inputs' magnitudes: for sums of products the sum of the products'.
+    pub(crate) fn magnitudes(&self) -> Vec<f32> {
+        let mut case = self.clone();
+        for input in case.inputs.iter_mut().filter(|i| i.ty.dtype == DType::F32) {
+            input.data = floats(&input.data).iter().flat_map(|x| x.abs().to_le_bytes()).collect();
+        }
+        floats(&case.reference())
     }
 
     pub(crate) fn prepare(&self, kernel: &Kernel) -> Prepared {
