@@ -188,6 +188,6 @@ impl Part {
         entry.outputs = outputs.iter().map(|&i| values[i]).collect();
         graph.entries.push(entry);
         graph.validate()?;
-        Ok(graph)
+        Ok(kiln_passes::fuse_elementwise(graph))
     }
 }

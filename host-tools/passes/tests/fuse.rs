@@ -104,7 +104,10 @@ fn random_chains_keep_every_bit() {
             }
         }
     }
-    assert!(chains > 300 && functions > 3 * chains / 2, "hardly anything was fused: {functions} functions in {chains} chains");
+    assert!(
+        chains > 300 && functions > 3 * chains / 2,
+        "hardly anything was fused: {functions} functions in {chains} chains"
+    );
 }
 
 #[test]
