@@ -29,6 +29,7 @@ mod node;
 mod realize;
 mod recorder;
 mod tensor;
+mod trace;
 
 pub use device::Device;
 pub use error::Error;
@@ -36,3 +37,4 @@ pub use gradients::Gradients;
 pub use kiln_core::DType;
 pub use kiln_ops::Distribution;
 pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};
+pub use trace::{Named, Trace};

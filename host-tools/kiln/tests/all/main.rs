@@ -3,3 +3,4 @@
 mod gradients;
 mod record;
 mod reference;
+mod trace;
