@@ -25,9 +25,17 @@ pub struct Image {
 }
 
 impl Image {
+    /// Where a pixel begins.
+    #[inline(always)]
+    pub(crate) fn pixel(&self, window: Window, image: u32, y: u32, x: u32) -> *mut u8 {
+        let step = |i: u32, pitch: u32| (i as usize).wrapping_mul(pitch as usize);
+        let at = step(image, self.image_pitch).wrapping_add(step(y, self.row_pitch));
+        window.ptr.wrapping_add(at).wrapping_add(step(x, self.pixel_pitch))
+    }
+
     /// Whether `images` images of elements of `size` bytes (a power of two) lie inside `window`,
     /// every element aligned if the window is.
-    fn fits(&self, window: Window, images: u32, size: u32) -> bool {
+    pub(crate) fn fits(&self, window: Window, images: u32, size: u32) -> bool {
         let used = self.channels as u64 * size as u64;
         let (image, row, pixel) = (self.image_pitch as u64, self.row_pitch as u64, self.pixel_pitch as u64);
         // Each line bounds the next: with them the sum below can't exceed `images * image_pitch`.
@@ -105,6 +113,45 @@ impl Spatial {
             && self.axis_is_sound(1, self.input.width, self.output.width)
             && (rows == 0
                 || self.input.fits(call.input(0), images, size) && self.output.fits(call.output(0), images, size))
+    }
+
+    /// The same for gradients, which walk rows of the image that windows slide over: whether `rows` of them lie
+    /// inside each of `images`, and the results of its windows inside `results`.
+    pub(crate) fn check_backwards(&self, rows: u32, images: &[Window], results: Window, size: u32) -> bool {
+        let height = self.input.height;
+        let count = ceil_div(rows, height);
+        height != 0
+            && self.ring_rows == 0
+            && self.axis_is_sound(0, height, self.output.height)
+            && self.axis_is_sound(1, self.input.width, self.output.width)
+            && images.iter().all(|&window| self.input.fits(window, count, size))
+            && self.output.fits(results, count, size)
+    }
+
+    /// The output indices along `axis` (0 height, 1 width) of the windows that reach over input index `at`, whether
+    /// or not a tap falls on it: `first..end`. [`Spatial::axis_is_sound`] keeps the sums within 32 bits.
+    #[inline(never)]
+    pub(crate) fn windows_over(&self, axis: usize, at: u32) -> (u32, u32) {
+        let of = |pair: &[u32; 2]| if axis == 0 { pair[0] } else { pair[1] };
+        let size = if axis == 0 { self.output.height } else { self.output.width };
+        let (stride, moved) = (of(&self.strides), at.wrapping_add(of(&self.pads)));
+        let reach = of(&self.kernel).wrapping_sub(1).wrapping_mul(of(&self.dilations));
+        let first = ceil_div(moved.saturating_sub(reach), stride);
+        let last = moved.checked_div(stride).unwrap_or(0);
+        (first, last.saturating_add(1).min(size))
+    }
+
+    /// The tap of window `o` along `axis` that falls on input index `at`, if one does.
+    #[inline(always)]
+    pub(crate) fn tap_on(&self, axis: usize, o: u32, at: u32) -> Option<u32> {
+        let of = |pair: &[u32; 2]| if axis == 0 { pair[0] } else { pair[1] };
+        let moved = at.wrapping_add(of(&self.pads)).checked_sub(o.wrapping_mul(of(&self.strides)))?;
+        let dilation = of(&self.dilations);
+        if dilation == 1 {
+            return (moved < of(&self.kernel)).then_some(moved);
+        }
+        let tap = moved.checked_div(dilation)?;
+        (tap < of(&self.kernel) && tap.wrapping_mul(dilation) == moved).then_some(tap)
     }
 
     /// Whether positions along `axis` stay within 31 bits, so that [`Spatial::taps`] can't overflow.

@@ -91,6 +91,17 @@ pub(crate) mod host {
         pub(crate) strides: [[u32; MAX_AXES]; N],
     }
 
+    impl<const N: usize> Axes<N> {
+        /// The same as all of the arrays: axes that are not used have size 1 and come first.
+        pub(crate) fn at_the_end(mut self) -> Axes<N> {
+            let unused = MAX_AXES.saturating_sub(self.used);
+            self.sizes.rotate_right(unused);
+            self.strides.iter_mut().for_each(|all| all.rotate_right(unused));
+            self.used = MAX_AXES;
+            self
+        }
+    }
+
     /// Finds the axes; strides are in elements. `None` where one does not fit in 32 bits.
     pub(crate) fn axes<const N: usize>(shape: &Shape, strides: &[[usize; MAX_AXES]; N]) -> Option<Axes<N>> {
         let mut axes = Axes { used: 0, sizes: [1; MAX_AXES], strides: [[0; MAX_AXES]; N] };

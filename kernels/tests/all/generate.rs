@@ -7,7 +7,7 @@ use kiln_ops::{
 };
 
 use crate::support::{Case, Random, Tensor};
-use crate::training;
+use crate::{gradients, moves, training};
 
 /// Shapes a test goes through for each row; Miri is slow.
 pub(crate) const SHAPES: u64 = if cfg!(miri) { 2 } else { 300 };
@@ -47,6 +47,16 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         43 => training::reduce(random),
         44 => training::arg_max(random),
         45 => training::matmul(random),
+        46 => moves::strided(random),
+        47 => moves::scatter(random),
+        48 => moves::concat(random),
+        49 => moves::cast(random),
+        50 => moves::numbers(random),
+        51 => gradients::conv2d_input(random),
+        52 => gradients::conv2d_weight(random),
+        53 => gradients::average_pool(random),
+        54 => gradients::max_pool(random),
+        55 => gradients::max_pool_pick(random),
         _ => panic!("row {number} has no generator: add one"),
     }
 }

@@ -112,7 +112,9 @@ fn every_window_is_checked() {
             let row = &kernel.portable;
             assert!(attempt(row, &sources, &output, words.bytes(), rows));
             assert!(!attempt(row, &sources, &output[1..], words.bytes(), rows), "{}", kernel.name);
-            for i in 0..sources.len() {
+            // A slice need not read its input to the end.
+            let whole = if kernel.number == 46 { 0 } else { sources.len() };
+            for i in 0..whole {
                 let mut short = sources.clone();
                 short[i].pop();
                 assert!(!attempt(row, &short, &output, words.bytes(), rows), "{} window {i}", kernel.name);
@@ -120,7 +122,7 @@ fn every_window_is_checked() {
             let more = RowRange { begin: 0, end: prepared.rows + 1 };
             assert!(!attempt(row, &sources, &output, words.bytes(), more), "{}", kernel.name);
             assert!(!attempt(row, &sources, &output, &words.bytes()[4..], rows), "{}", kernel.name);
-            if let [1 | 2 | 4 | 5 | 32 | 33 | 35 | 36] = [kernel.number] {
+            if let 1 | 2 | 4 | 5 | 32 | 33 | 35 | 36 | 51..=55 = kernel.number {
                 // Line buffers; and pitches of 0, over which loops could run for ever.
                 for (word, value) in [(20, 3), (3, 0), (4, 0), (5, 0), (9, 0), (10, 0), (11, 0)] {
                     let mut changed = words.clone();

@@ -1,7 +1,9 @@
 //! Every row of the kernel table against its operator's reference.
 
 mod generate;
+mod gradients;
 mod hostile;
+mod moves;
 mod overlap;
 mod patches;
 mod rows;

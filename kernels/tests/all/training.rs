@@ -10,7 +10,7 @@ pub(crate) fn plain(ty: TensorType, data: Vec<u8>) -> Tensor {
     Tensor { ty, scales: vec![], zero_points: vec![], data, constant: false }
 }
 
-fn finish(op: impl Into<Op>, inputs: Vec<Tensor>, random: &mut Random) -> Option<Case> {
+pub(crate) fn finish(op: impl Into<Op>, inputs: Vec<Tensor>, random: &mut Random) -> Option<Case> {
     let op = op.into();
     let output = output(op, &inputs, random)?;
     Some(Case { op, inputs, output })
