@@ -64,7 +64,8 @@ fn a_traced_step_gives_the_same_weights_bit_for_bit() {
         let outputs = runner.run("train_step", &slices).unwrap();
         assert_eq!(outputs, [bytes(&loss.to_vec().unwrap())], "the loss of step {number}");
         let weights = runner.run("weights", &[]).unwrap();
-        assert_eq!(weights, w.clone().map(|w| bytes(&w.to_vec().unwrap())), "the weights after step {number}");
+        let same = weights == w.clone().map(|w| bytes(&w.to_vec().unwrap()));
+        assert!(same, "the weights after step {number}");
     }
 }
 
