@@ -80,9 +80,11 @@ impl Trace {
         }
         let new = assigns.iter().map(|(_, value)| value.recorded().clone());
         let targets: Vec<Arc<Node>> = outputs.iter().map(|(_, t)| t.recorded().clone()).chain(new).collect();
-        // A parameter is a constant, however its first value was drawn.
-        let is_leaf =
-            |node: &Node| node.parameter || known.contains_key(&node.number) || self.shared.contains_key(&node.number);
+        // A parameter that has a value is a constant, however it came by it; a new one is what is computed.
+        let is_leaf = |node: &Node| {
+            let settled = node.parameter && node.state().value.is_some();
+            settled || known.contains_key(&node.number) || self.shared.contains_key(&node.number)
+        };
         let part = Part::of(&targets, is_leaf);
         self.compute(&part, &mut known, &mut entry)?;
         let find = |trace: &Trace, node: &Node| known.get(&node.number).or(trace.shared.get(&node.number)).copied();
