@@ -49,6 +49,11 @@ impl Operator for Softmax {
         Ok(*x)
     }
 
+    fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        // All but the innermost axis, which is normalized over.
+        inputs.first().filter(|x| axis + 1 < x.shape.rank()).map(|_| axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }
