@@ -28,6 +28,7 @@ pub fn import_tflite(bytes: &[u8], name: &str) -> Result<Graph, ImportError> {
     let inputs = import.interface("input", &main.inputs)?;
     let outputs = import.interface("output", &main.outputs)?;
     let Import { mut graph, nodes, .. } = import;
+    graph.labels = tflite::labels(bytes, &file);
     graph.entries.push(Entry { name: "infer".into(), inputs, outputs, nodes, assigns: Vec::new() });
     graph.validate()?;
     Ok(graph)
