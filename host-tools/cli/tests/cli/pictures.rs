@@ -63,15 +63,11 @@ fn sixty_steps() {
     assert_eq!(svg.matches("class=\"step\"").count(), 60);
 }
 
-/// Work that grows with the cube of the steps took half a minute here; what is left takes three seconds.
 #[test]
 fn two_thousand_steps_whose_outputs_all_stay() {
     let folder = tempfile::tempdir().unwrap();
     let model = write(&folder, networks::fan(2_000));
-    let start = std::time::Instant::now();
     kiln_fine(["plan", &model, "--board", "mps2-an386", "--svg", &arg(&folder.path().join("map.svg"))]);
-    let took = start.elapsed();
-    assert!(took.as_secs() < 15, "planned and drawn in {took:?}");
     let svg = std::fs::read_to_string(folder.path().join("map.svg")).unwrap();
     assert_eq!(svg.matches("class=\"step\"").count(), 2_000);
 }
