@@ -1,5 +1,7 @@
 //! A board and the parts it is described by.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Isa;
@@ -99,6 +101,13 @@ pub enum MemoryKind {
     Ram,
 }
 
+/// The word that board files use.
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// How programs get onto a board and are run there.
 // Braces on every variant: serde checks for unknown fields only there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +165,20 @@ pub enum Place {
 }
 
 impl Run {
+    /// The word that board files use.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Host {} => "host",
+            Self::Qemu { .. } => "qemu",
+            Self::QemuUser { .. } => "qemu-user",
+            Self::ProbeRs { .. } => "probe-rs",
+            Self::Uf2 { .. } => "uf2",
+            Self::Espflash { .. } => "espflash",
+            Self::Bossac {} => "bossac",
+            Self::Linux {} => "linux",
+        }
+    }
+
     /// Where the board is.
     pub fn place(&self) -> Place {
         match self {

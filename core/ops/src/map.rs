@@ -321,6 +321,11 @@ impl Operator for Map {
         Ok(TensorType::new(dtype, broadcast(inputs.iter().map(|x| x.shape))?))
     }
 
+    fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
+        let rank = inputs.iter().map(|x| x.shape.rank()).max()?;
+        Some(axis + rank - inputs.get(input)?.shape.rank())
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }

@@ -85,6 +85,13 @@ impl Operator for MatMul {
         Ok(TensorType::new(a.dtype, counted(dims.get(..rank).unwrap_or(&[]))?))
     }
 
+    fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
+        let rank = inputs.first()?.shape.rank();
+        // Products of a batch; rows of the first matrix.
+        let rows = input == 0 && !self.transpose_a && axis + 2 == rank;
+        (axis + 2 < rank || rows).then_some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         let k = match inputs {
             [a, b] => self.sizes(a, b).map_or(0, |s| s.k as u64),

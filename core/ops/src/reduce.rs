@@ -56,6 +56,10 @@ impl Operator for Reduce {
         Ok(TensorType::new(x.dtype, reduced(&x.shape, self.axes)?))
     }
 
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        (self.axes >> axis & 1 == 0).then_some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }
@@ -159,6 +163,10 @@ impl Operator for ArgMax {
             return Err(OpError::Attribute("size of the axis", 0));
         }
         Ok(TensorType::new(DType::I32, reduced(&x.shape, 1 << self.axis)?))
+    }
+
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        (axis != self.axis as usize).then_some(axis)
     }
 
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {

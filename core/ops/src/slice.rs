@@ -257,6 +257,10 @@ impl Operator for Cast {
         Ok(TensorType::new(self.dtype, x.shape))
     }
 
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        Some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }

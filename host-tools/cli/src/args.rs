@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::byte_count;
 use crate::input::ImageRange;
 
 const EXIT_CODES: &str = "Exit codes: 0 fine, 1 does not fit or differs, 2 bad input.
@@ -51,8 +52,8 @@ pub struct PlanArgs {
     /// Draw the memory map as SVG into this file too; not with `--board all`
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Check against this many bytes of RAM, where the board does not have less
-    #[arg(long, value_name = "BYTES")]
+    /// Check against this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024)
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
 }
 

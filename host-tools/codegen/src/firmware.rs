@@ -160,9 +160,9 @@ impl Firmware<'_> {
         fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
         // Held until the ELF is copied, so that another build of the same name cannot replace it
         // in between.
-        let lock_path = target_directory.join(".kiln-lock");
-        let lock = fs::File::create(&lock_path).map_err(file_error(&lock_path))?;
-        lock.lock().map_err(file_error(&lock_path))?;
+        let _lock = lock(target_directory, |directory| {
+            eprintln!("waiting for another build in {}", directory.display());
+        })?;
 
         let cpu = self.board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
         let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
@@ -302,6 +302,20 @@ extern "C" fn start() -> ! {{
     }
 }
 
+/// Locks a target directory until the file is dropped. Where another build has it, `waiting` is told before
+/// that one's end is waited for.
+fn lock(directory: &Path, waiting: impl FnOnce(&Path)) -> Result<fs::File, FirmwareError> {
+    let path = directory.join(".kiln-lock");
+    let file = fs::File::create(&path).map_err(file_error(&path))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(fs::TryLockError::WouldBlock) => waiting(directory),
+        Err(fs::TryLockError::Error(source)) => return Err(FirmwareError::File { path, source }),
+    }
+    file.lock().map_err(file_error(&path))?;
+    Ok(file)
+}
+
 fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
     let output = cargo.output().map_err(|source| FirmwareError::Start { toolchain: toolchain.describe(), source })?;
     if output.status.success() {
@@ -359,6 +373,22 @@ mod tests {
             optimize: Optimize::Size,
             mode: Mode::Replay,
         }
+    }
+
+    #[test]
+    fn a_second_build_says_what_it_waits_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let (tell, told) = std::sync::mpsc::channel();
+        let first = lock(path, |_| panic!("nobody else builds here")).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| lock(path, |directory| tell.send(directory.to_owned()).unwrap()).is_ok());
+            assert_eq!(told.recv().unwrap(), path);
+            assert!(!second.is_finished());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        drop(lock(path, |_| panic!("both are done")).unwrap());
     }
 
     #[test]

@@ -27,4 +27,12 @@ pub enum Error {
     /// `backward` of a tensor that depends on no tensor that requires a gradient.
     #[error("nothing that this tensor was computed from requires a gradient; call require_grad on the parameters")]
     NoParameters,
+    /// Recorded tensors that make no entry of a graph.
+    #[error("entry '{entry}': {what}")]
+    Trace {
+        /// The entry.
+        entry: String,
+        /// What is wrong.
+        what: String,
+    },
 }

@@ -36,6 +36,7 @@ mod realize;
 mod record;
 mod recorder;
 mod tensor;
+mod trace;
 
 pub use device::{Device, RandomState};
 pub use error::Error;
@@ -47,3 +48,4 @@ pub use kiln_planner::backend::MemoryInfo;
 pub use module::{Buffer, Counter, Mode, Module, ModulePath, Visitor};
 pub use record::{Record, RecordError};
 pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};
+pub use trace::{Named, Trace};

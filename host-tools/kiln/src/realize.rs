@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 /// What is only looked at may still be differentiated; then what its gradients will need is computed into
 /// memory of its own too, so that nothing is computed twice.
 pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) -> Result<(), Error> {
-    let part = Part::of(targets);
+    let part = Part::of(targets, |node| node.state().value.is_some());
     if part.steps.is_empty() {
         return Ok(());
     }
@@ -64,33 +64,33 @@ pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) 
 }
 
 /// The part of what was recorded that is still to be computed.
-struct Part {
-    /// Nodes with memory that it reads.
-    leaves: Vec<Arc<Node>>,
+pub(crate) struct Part {
+    /// Nodes that it reads.
+    pub(crate) leaves: Vec<Arc<Node>>,
     /// What is to be computed, in an order in which it can be.
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
-struct Step {
-    node: Arc<Node>,
-    how: How,
+pub(crate) struct Step {
+    pub(crate) node: Arc<Node>,
+    pub(crate) how: How,
 }
 
-enum How {
+pub(crate) enum How {
     Scalar(f64),
     Op(Op, Vec<Operand>),
 }
 
 /// What a step reads.
 #[derive(Clone, Copy)]
-enum Operand {
+pub(crate) enum Operand {
     Leaf(usize),
     Step(usize),
 }
 
 impl Part {
-    /// Everything that `targets` still need.
-    fn of(targets: &[Arc<Node>]) -> Part {
+    /// Everything that `targets` still need, back to where `is_leaf` says so, or a node has no definition.
+    pub(crate) fn of(targets: &[Arc<Node>], is_leaf: impl Fn(&Node) -> bool) -> Part {
         let mut part = Part { leaves: Vec::new(), steps: Vec::new() };
         let mut known: HashMap<u64, Operand> = HashMap::new();
         // Nodes to visit; the second time all that they read is known. The recursion by hand: chains are long.
@@ -99,12 +99,9 @@ impl Part {
             if known.contains_key(&node.number) {
                 continue;
             }
-            let definition = {
-                let state = node.state();
-                if state.value.is_some() { None } else { state.definition.clone() }
-            };
+            let definition = if is_leaf(&node) { None } else { node.state().definition.clone() };
             let how = match definition {
-                // A node without memory has a definition.
+                // A node without a definition has memory.
                 None => {
                     known.insert(node.number, Operand::Leaf(part.leaves.len()));
                     part.leaves.push(node);
@@ -192,6 +189,6 @@ impl Part {
         entry.outputs = outputs.iter().map(|&i| values[i]).collect();
         graph.entries.push(entry);
         graph.validate()?;
-        Ok(graph)
+        Ok(kiln_passes::fuse_elementwise(graph))
     }
 }

@@ -14,6 +14,7 @@ mod differentiate;
 mod drop_dead;
 mod error;
 mod fold_constants;
+mod fuse_elementwise;
 mod simplify_views;
 
 pub use backward::{BackwardError, Ran, backward};
@@ -22,4 +23,5 @@ pub use differentiate::{EntryBuilder, differentiate, element};
 pub use drop_dead::drop_dead;
 pub use error::PassError;
 pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
+pub use fuse_elementwise::fuse_elementwise;
 pub use simplify_views::simplify_views;

@@ -63,6 +63,42 @@ pub enum Sink {
     Dump,
 }
 
+impl Sink {
+    /// The file's name.
+    pub fn name(self) -> &'static CStr {
+        match self {
+            Sink::Output => OUTPUT_FILE,
+            Sink::Dump => DUMP_FILE,
+        }
+    }
+}
+
+/// What a platform calls its open files by; none is open at first. They are not closed: that is done when the
+/// program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handles<H> {
+    /// The input file.
+    pub input: Option<H>,
+    output: Option<H>,
+    dump: Option<H>,
+}
+
+impl<H> Default for Handles<H> {
+    fn default() -> Self {
+        Handles { input: None, output: None, dump: None }
+    }
+}
+
+impl<H> Handles<H> {
+    /// The file that a sink is.
+    pub fn sink(&mut self, sink: Sink) -> &mut Option<H> {
+        match sink {
+            Sink::Output => &mut self.output,
+            Sink::Dump => &mut self.dump,
+        }
+    }
+}
+
 /// Runs every case and writes the outputs. A model without input bytes is run once.
 pub fn replay<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
     if !files.open_input() {

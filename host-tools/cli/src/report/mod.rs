@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use kiln_boards::{Board, MemoryKind, MemoryRegion};
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
+use kiln_target_host::RunError;
 
 use crate::CliError;
 use json::{Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
@@ -26,7 +27,8 @@ use operands::Operands;
 pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -> Result<PlanReport, CliError> {
     let broken = |what: String| CliError::BadInput(format!("{model}: the planner's records {what}; report this"));
     let entry = planned.main_entry().ok_or_else(|| broken("have no entry".into()))?;
-    let operands = Operands::read(planned, entry).map_err(|error| broken(format!("do not load ({error:?})")))?;
+    let operands =
+        Operands::read(planned, entry).map_err(|error| broken(format!("do not load: {}", RunError::Plan(error))))?;
     let names = unique_names(&entry.tensors);
     let name = |tensor: Option<usize>| tensor.and_then(|t| names.get(t)).cloned().unwrap_or_default();
     let steps = entry.steps.iter().zip(&operands.steps).enumerate().map(|(index, (step, windows))| Step {

@@ -8,3 +8,4 @@ mod optim;
 mod record;
 mod records;
 mod reference;
+mod trace;
