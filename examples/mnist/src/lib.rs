@@ -1,0 +1,6 @@
+//! A convolutional network that reads handwritten digits, trained on this computer.
+
+pub mod data;
+pub mod model;
+pub mod package;
+pub mod train;
