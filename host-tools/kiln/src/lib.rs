@@ -45,7 +45,7 @@ pub use kiln_core::DType;
 pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;
 pub use kiln_planner::backend::MemoryInfo;
-pub use module::{Buffer, Counter, Mode, Module, ModulePath, Visitor};
+pub use module::{Buffer, Changes, Counter, Mode, Module, ModulePath, Visitor};
 pub use record::{Record, RecordError};
 pub use tensor::{Bool, ConvOptions, Element, Float, Int, Kind, Nested, Recorded, Tensor, realize_all};
 pub use trace::{Named, Trace};

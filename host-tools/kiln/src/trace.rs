@@ -6,9 +6,10 @@ use std::sync::Arc;
 use kiln_planner::graph::{Assign, Entry, Graph, Node as GraphNode, Quant, ValueId};
 
 use crate::Error;
+use crate::module::{Module, ModulePath, Visitor};
 use crate::node::Node;
 use crate::realize::{How, Operand, Part};
-use crate::tensor::Recorded;
+use crate::tensor::{Kind, Recorded, Tensor};
 
 /// A tensor of a graph with its name there.
 pub type Named<'a> = (&'a str, &'a dyn Recorded);
@@ -51,6 +52,14 @@ impl Trace {
         self.shared.insert(node.number, id);
         self.states.push((id, data));
         Ok(self)
+    }
+
+    /// Makes every tensor of a module state, parameters and buffers, each under its path after `name`. A training
+    /// step's new values are then assigned as [`Changes`](crate::Changes).
+    pub fn state_of<M: Module>(self, name: &str, module: &M) -> Result<Trace, Error> {
+        let mut add = Add { trace: Ok(self) };
+        module.clone().visit(&ModulePath::ROOT.field(name), &mut add);
+        add.trace
     }
 
     /// Adds an entry that computes `outputs` from `inputs`, and afterwards assigns to states: pairs of a tensor that
@@ -172,6 +181,29 @@ impl Trace {
         }
         self.graph.validate()?;
         Ok(self.graph)
+    }
+}
+
+/// Adds state.
+struct Add {
+    trace: Result<Trace, Error>,
+}
+
+impl Add {
+    fn tensor<const D: usize, K: Kind>(&mut self, path: &ModulePath<'_>, tensor: &Tensor<D, K>) {
+        let none = Trace::new("");
+        let trace = std::mem::replace(&mut self.trace, Ok(none));
+        self.trace = trace.and_then(|trace| trace.state(path.to_string(), tensor));
+    }
+}
+
+impl Visitor for Add {
+    fn parameter<const D: usize>(&mut self, path: &ModulePath<'_>, tensor: &mut Tensor<D>) {
+        self.tensor(path, tensor);
+    }
+
+    fn buffer<const D: usize, K: Kind>(&mut self, path: &ModulePath<'_>, tensor: &mut Tensor<D, K>) {
+        self.tensor(path, tensor);
     }
 }
 

@@ -1,12 +1,14 @@
 //! Modules: what has tensors that are trained, kept in files and moved between devices.
 
 mod buffer;
+mod changes;
 mod mode;
 mod path;
 mod plain;
 mod walks;
 
 pub use buffer::Buffer;
+pub use changes::Changes;
 pub use mode::Mode;
 pub use path::ModulePath;
 pub use plain::Counter;

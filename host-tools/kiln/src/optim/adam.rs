@@ -3,10 +3,10 @@
 use kiln_ops::Function;
 
 use super::sgd::{decayed, number};
-use super::update::{Rule, update};
+use super::update::{Rule, Updates, update};
 use super::{Optimizer, Slots};
 use crate::module::Counter;
-use crate::{Error, Gradients, Module, Tensor};
+use crate::{Device, Gradients, Module, Tensor};
 
 /// How [`Adam`] and [`AdamW`] work.
 #[derive(Module, Clone, Copy, PartialEq, Debug)]
@@ -42,35 +42,37 @@ impl Moments {
         Moments { config, steps: Counter(0), first: Slots::of(module), second: Slots::of(module) }
     }
 
-    /// One step; `decoupled` takes the decay from the parameter itself.
-    fn step<M: Module>(&mut self, rate: f64, decoupled: bool, module: &mut M, of: &Gradients) -> Result<(), Error> {
+    /// The learning rate over the first mean's bias, the square root of the second mean's bias, and what decoupled
+    /// decay multiplies parameters by.
+    fn numbers(&mut self, rate: f64, device: &Device) -> [Tensor<0>; 3] {
         self.steps.0 += 1;
         let AdamConfig { beta1, beta2, weight_decay, .. } = self.config;
         let done = self.steps.0 as f64;
-        let rule = &mut Adapt {
-            rate: number(rate / (1.0 - beta1.powf(done)), of.device()),
-            correction: number((1.0 - beta2.powf(done)).sqrt(), of.device()),
-            shrink: decoupled.then(|| number(1.0 - rate * weight_decay, of.device())),
-            moments: self,
+        let (first, second) = (1.0 - beta1.powf(done), 1.0 - beta2.powf(done));
+        [rate / first, second.sqrt(), 1.0 - rate * weight_decay].map(|value| number(value, device))
+    }
+
+    fn record<M: Module>(&mut self, numbers: &[Tensor<0>], module: &mut M, gradients: &Gradients) -> Updates {
+        let (rate, correction, shrink) = match numbers {
+            [rate, correction] => (rate, correction, None),
+            [rate, correction, shrink] => (rate, correction, Some(shrink)),
+            _ => unreachable!("counted by the optimizer"),
         };
-        update(module, of, rule).with(self)
+        update(module, gradients, &mut Adapt { moments: self, rate, correction, shrink }).with(self)
     }
 }
 
 struct Adapt<'a> {
     moments: &'a mut Moments,
-    /// The learning rate over the first mean's bias.
-    rate: Tensor<0>,
-    /// The square root of the second mean's bias.
-    correction: Tensor<0>,
-    /// What decoupled decay multiplies parameters by.
-    shrink: Option<Tensor<0>>,
+    rate: &'a Tensor<0>,
+    correction: &'a Tensor<0>,
+    shrink: Option<&'a Tensor<0>>,
 }
 
 impl Rule for Adapt<'_> {
     fn update<const D: usize>(&mut self, path: &str, w: &Tensor<D>, g: &Tensor<D>) -> Tensor<D> {
         let AdamConfig { beta1, beta2, epsilon, weight_decay } = self.moments.config;
-        let (w, g) = match &self.shrink {
+        let (w, g) = match self.shrink {
             Some(shrink) => (w.with_inner(Function::Mul, shrink), g.clone()),
             None => (w.clone(), decayed(w, g, weight_decay)),
         };
@@ -81,13 +83,13 @@ impl Rule for Adapt<'_> {
         let second = mean(self.moments.second.get(path, &w), &g.square(), beta2);
         self.moments.first.set(path, &first.detach());
         self.moments.second.set(path, &second.detach());
-        let divisor = second.sqrt().with_inner(Function::Div, &self.correction).with_constant(Function::Add, epsilon);
-        w - (first / divisor).with_inner(Function::Mul, &self.rate)
+        let divisor = second.sqrt().with_inner(Function::Div, self.correction).with_constant(Function::Add, epsilon);
+        w - (first / divisor).with_inner(Function::Mul, self.rate)
     }
 }
 
 macro_rules! adams {
-    ($($(#[$doc:meta])* $name:ident, $decoupled:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident, $numbers:literal;)*) => {
         $($(#[$doc])*
         #[derive(Module, Clone, Debug)]
         pub struct $name(Moments);
@@ -100,8 +102,14 @@ macro_rules! adams {
         }
 
         impl Optimizer for $name {
-            fn step<M: Module>(&mut self, rate: f64, module: &mut M, gradients: &Gradients) -> Result<(), Error> {
-                self.0.step(rate, $decoupled, module, gradients)
+            fn numbers(&mut self, learning_rate: f64, device: &Device) -> Vec<Tensor<0>> {
+                self.0.numbers(learning_rate, device)[..$numbers].to_vec()
+            }
+
+            fn record<M: Module>(&mut self, numbers: &[Tensor<0>], module: &mut M, gradients: &Gradients) -> Updates {
+                let (name, given) = (stringify!($name), numbers.len());
+                assert!(given == $numbers, "{name}: {given} numbers a step, not {}", $numbers);
+                self.0.record(numbers, module, gradients)
             }
         })*
     };
@@ -110,8 +118,8 @@ macro_rules! adams {
 adams! {
     /// Adam (Kingma and Ba, 2015), by PyTorch's formulas: with `m` and `v` the running means of the gradient and of
     /// its square, `w -= rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)`.
-    Adam, false;
+    Adam, 2;
     /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `w *= 1 - rate * decay` before each step of
     /// [`Adam`] without decay.
-    AdamW, true;
+    AdamW, 3;
 }

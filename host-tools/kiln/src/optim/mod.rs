@@ -14,10 +14,45 @@ pub use adam::{Adam, AdamConfig, AdamW};
 pub use sgd::{Sgd, SgdConfig};
 pub use slots::Slots;
 
-use crate::{Error, Gradients, Module};
+pub use update::Updates;
+
+use crate::{Device, Error, Gradients, Module, Tensor};
 
 /// What moves parameters along their gradients. Its state is a module's: it is saved, loaded and moved as one.
+///
+/// ```
+/// use kiln::nn::Linear;
+/// use kiln::optim::{Optimizer, Sgd, SgdConfig};
+/// use kiln::{Device, Tensor};
+///
+/// let device = Device::cpu();
+/// let mut layer = Linear::new(2, 1, &device);
+/// let mut sgd = Sgd::new(SgdConfig { momentum: 0.9, ..SgdConfig::default() }, &layer);
+/// let x = Tensor::<2>::from_floats([[1.0, 2.0], [3.0, -1.0]], &device);
+/// let y = Tensor::<2>::from_floats([[5.0], [1.0]], &device);
+/// let mut losses = Vec::new();
+/// for _ in 0..50 {
+///     let loss = (layer.forward(&x) - y.clone()).square().mean();
+///     let gradients = loss.backward()?;
+///     sgd.step(0.02, &mut layer, &gradients)?;
+///     losses.push(loss.into_scalar()?);
+/// }
+/// assert!(losses[49] < 0.01 * losses[0]);
+/// # Ok::<(), kiln::Error>(())
+/// ```
 pub trait Optimizer: Module {
+    /// Counts a step, and gives the numbers that are other ones at each: the learning rate, and what depends on how
+    /// many steps were done. They are inputs of the plan.
+    fn numbers(&mut self, learning_rate: f64, device: &Device) -> Vec<Tensor<0>>;
+
+    /// Records a step with these [numbers](Optimizer::numbers) and computes nothing: replaces each parameter of
+    /// `module` that has a gradient, and this optimizer's state.
+    ///
+    /// # Panics
+    ///
+    /// If there are other numbers, or a parameter has another shape than the optimizer was made for.
+    fn record<M: Module>(&mut self, numbers: &[Tensor<0>], module: &mut M, gradients: &Gradients) -> Updates;
+
     /// Replaces each parameter of `module` that has a gradient, and computes the new ones, this optimizer's state,
     /// the module's buffers, and the number that the gradients are of, if a tensor of it is still held.
     ///
@@ -27,6 +62,9 @@ pub trait Optimizer: Module {
     ///
     /// # Panics
     ///
-    /// If a parameter's shape is not the one that the optimizer was made for.
-    fn step<M: Module>(&mut self, learning_rate: f64, module: &mut M, gradients: &Gradients) -> Result<(), Error>;
+    /// If a parameter has another shape than the optimizer was made for.
+    fn step<M: Module>(&mut self, learning_rate: f64, module: &mut M, gradients: &Gradients) -> Result<(), Error> {
+        let numbers = self.numbers(learning_rate, gradients.device());
+        self.record(&numbers, module, gradients).compute()
+    }
 }

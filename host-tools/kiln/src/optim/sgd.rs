@@ -2,9 +2,9 @@
 
 use kiln_ops::Function;
 
-use super::update::{Rule, update};
+use super::update::{Rule, Updates, update};
 use super::{Optimizer, Slots};
-use crate::{Device, Error, Gradients, Module, Tensor};
+use crate::{Device, Gradients, Module, Tensor};
 
 /// How [`Sgd`] works; without anything it is `w - rate * gradient`.
 #[derive(Module, Clone, Copy, PartialEq, Debug, Default)]
@@ -34,8 +34,12 @@ impl Sgd {
 }
 
 impl Optimizer for Sgd {
-    fn step<M: Module>(&mut self, learning_rate: f64, module: &mut M, gradients: &Gradients) -> Result<(), Error> {
-        let rate = number(learning_rate, gradients.device());
+    fn numbers(&mut self, learning_rate: f64, device: &Device) -> Vec<Tensor<0>> {
+        vec![number(learning_rate, device)]
+    }
+
+    fn record<M: Module>(&mut self, numbers: &[Tensor<0>], module: &mut M, gradients: &Gradients) -> Updates {
+        let [rate] = numbers else { panic!("Sgd: {} numbers a step, not 1", numbers.len()) };
         update(module, gradients, &mut Descend { sgd: self, rate }).with(self)
     }
 }
@@ -52,7 +56,7 @@ pub(super) fn decayed<const D: usize>(w: &Tensor<D>, g: &Tensor<D>, decay: f64) 
 
 struct Descend<'a> {
     sgd: &'a mut Sgd,
-    rate: Tensor<0>,
+    rate: &'a Tensor<0>,
 }
 
 impl Rule for Descend<'_> {
@@ -67,6 +71,6 @@ impl Rule for Descend<'_> {
             self.sgd.velocity.set(path, &velocity.detach());
             if nesterov { g + velocity.with_constant(Function::Mul, momentum) } else { velocity }
         };
-        w - &direction.with_inner(Function::Mul, &self.rate)
+        w - &direction.with_inner(Function::Mul, self.rate)
     }
 }

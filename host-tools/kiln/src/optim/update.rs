@@ -16,12 +16,12 @@ pub(super) trait Rule {
 }
 
 /// Applies `rule` to every parameter of `module` that has a gradient, and gives what is to be computed.
-pub(super) fn update<M: Module, R: Rule>(module: &mut M, gradients: &Gradients, rule: &mut R) -> Finish {
-    let mut step = Step { gradients, rule, done: HashMap::new(), finish: Finish::default() };
+pub(super) fn update<M: Module, R: Rule>(module: &mut M, gradients: &Gradients, rule: &mut R) -> Updates {
+    let mut step = Step { gradients, rule, done: HashMap::new(), updates: Updates::default() };
     module.visit(&ModulePath::ROOT, &mut step);
-    let mut finish = step.finish;
-    finish.0.extend(gradients.of_held().cloned());
-    finish
+    let mut updates = step.updates;
+    updates.0.extend(gradients.of_held().cloned());
+    updates
 }
 
 struct Step<'a, R> {
@@ -29,7 +29,7 @@ struct Step<'a, R> {
     rule: &'a mut R,
     /// New values by the old nodes' numbers: a parameter in two places stays one.
     done: HashMap<u64, Held>,
-    finish: Finish,
+    updates: Updates,
 }
 
 impl<R: Rule> Visitor for Step<'_, R> {
@@ -43,32 +43,41 @@ impl<R: Rule> Visitor for Step<'_, R> {
             *tensor = self.rule.update(&path.to_string(), tensor, &gradient).require_grad();
             self.done.insert(number, Held::new(tensor.node().clone()));
         }
-        self.finish.0.push(tensor.node().clone());
+        self.updates.0.push(tensor.node().clone());
     }
 
     fn buffer<const D: usize, K: Kind>(&mut self, _: &ModulePath<'_>, tensor: &mut Tensor<D, K>) {
-        self.finish.0.push(tensor.node().clone());
+        self.updates.0.push(tensor.node().clone());
     }
 }
 
-/// Nodes to be computed together.
+/// What a recorded step changes, to be computed together.
 #[derive(Default)]
-pub(super) struct Finish(Vec<Arc<Node>>);
+#[must_use = "a step that is only recorded is computed at the next look, with all that it was recorded from"]
+pub struct Updates(Vec<Arc<Node>>);
 
-impl Finish {
-    /// Adds the tensors of `module`, and computes everything.
-    #[track_caller]
-    pub(super) fn with<M: Module>(mut self, module: &mut M) -> Result<(), Error> {
+impl Updates {
+    /// Adds the tensors of `module`.
+    pub(super) fn with<M: Module>(mut self, module: &mut M) -> Updates {
         module.visit(&ModulePath::ROOT, &mut self);
-        let mut nodes = self.0;
-        nodes.retain(|node| node.state().value.is_none());
-        let Some(first) = nodes.first() else { return Ok(()) };
-        assert!(nodes.iter().all(|node| node.device == first.device), "a step over tensors of several devices");
-        realize(&first.device, &nodes, Purpose::Finish)
+        self
+    }
+
+    /// Computes everything at once: one plan.
+    ///
+    /// # Panics
+    ///
+    /// If there are tensors of several devices.
+    #[track_caller]
+    pub fn compute(mut self) -> Result<(), Error> {
+        self.0.retain(|node| node.state().value.is_none());
+        let Some(first) = self.0.first() else { return Ok(()) };
+        assert!(self.0.iter().all(|node| node.device == first.device), "a step over tensors of several devices");
+        realize(&first.device, &self.0, Purpose::Finish)
     }
 }
 
-impl Visitor for Finish {
+impl Visitor for Updates {
     fn parameter<const D: usize>(&mut self, _: &ModulePath<'_>, tensor: &mut Tensor<D>) {
         self.0.push(tensor.node().clone());
     }

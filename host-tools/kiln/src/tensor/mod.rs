@@ -167,6 +167,8 @@ pub(crate) fn shape_of(dims: &[usize]) -> Shape {
     }
 }
 
+pub(crate) use private::Sealed;
+
 /// A tensor of any rank and kind: for what is done with several at once.
 pub trait Recorded: private::Sealed {}
 

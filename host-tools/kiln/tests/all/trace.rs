@@ -1,6 +1,8 @@
 //! A training step as an entry of a plan computes what the host library does.
 
-use kiln::{Device, Distribution, Int, Tensor, Trace, realize_all};
+use kiln::nn::{BatchNorm, Linear};
+use kiln::optim::{Optimizer, Sgd, SgdConfig};
+use kiln::{Changes, Device, Distribution, Int, Module, Tensor, Trace, realize_all};
 use kiln_planner::{Options, plan};
 use kiln_target_host::{Runner, native_target};
 
@@ -66,6 +68,78 @@ fn a_traced_step_gives_the_same_weights_bit_for_bit() {
         let weights = runner.run("weights", &[]).unwrap();
         let same = weights == w.clone().map(|w| bytes(&w.to_vec().unwrap()));
         assert!(same, "the weights after step {number}");
+    }
+}
+
+#[derive(Module, Clone, Debug)]
+struct Net {
+    input: Linear,
+    norm: BatchNorm,
+    output: Linear,
+}
+
+#[test]
+fn a_traced_optimizer_and_running_statistics_are_state() {
+    let device = Device::cpu();
+    device.seed(6);
+    let mut training = (
+        Net { input: Linear::new(4, 6, &device), norm: BatchNorm::new(6, &device), output: Linear::new(6, 3, &device) },
+        Sgd::new(SgdConfig::default(), &()),
+    );
+    training.1 = Sgd::new(SgdConfig { momentum: 0.9, nesterov: true, weight_decay: 0.01 }, &training.0);
+    let loss = |net: &Net, x: &Tensor<2>, classes: &Tensor<1, Int>| {
+        net.output.forward(&net.norm.forward(&net.input.forward(x)).relu()).cross_entropy(classes)
+    };
+
+    let (x, classes) = (Tensor::<2>::zeros([BATCH, 4], &device), Tensor::<1, Int>::zeros([BATCH], &device));
+    let (before, mut after) = (training.clone(), training.clone());
+    let traced = loss(&after.0, &x, &classes);
+    let rate = after.1.numbers(0.0, &device);
+    let gradients = traced.backward().unwrap();
+    let _ = after.1.record(&rate, &mut after.0, &gradients);
+    let changes = Changes::between(&before, &after);
+    let weights = &before.0.output.weight;
+    let statistics = before.0.norm.running_var.get();
+    let graph = Trace::new("net")
+        .state_of("training", &before)
+        .unwrap()
+        .entry(
+            "train_step",
+            &[("x", &x), ("classes", &classes), ("rate", &rate[0])],
+            &[("loss", &traced)],
+            &changes.assigns(),
+        )
+        .unwrap()
+        .entry("look", &[], &[("weights", weights), ("statistics", &statistics)], &[])
+        .unwrap()
+        .finish()
+        .unwrap();
+    assert!(graph.values.iter().any(|value| value.name == "training.1.velocity.norm.bias"));
+    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap());
+    let planned = plan(&graph, &Options::for_target(native_target())).unwrap();
+    // Parameters, velocities and statistics.
+    assert_eq!(planned.state_bytes, 4 * (2 * (30 + 12 + 21) + 12));
+    let mut runner = Runner::new(&planned.bytes).unwrap();
+    runner.run("reset", &[]).unwrap();
+
+    for number in 0..4 {
+        let images = Tensor::<2>::random([BATCH, 4], Distribution::Normal, &device);
+        let labels: Vec<i32> = (0..BATCH as i32).map(|i| (i + number) % 3).collect();
+        let classes = Tensor::<1, Int>::from_slice(&labels, [BATCH], &device);
+        let rate = 0.1 / f64::from(number + 1);
+        let found = loss(&training.0, &images, &classes);
+        let gradients = found.backward().unwrap();
+        training.1.step(rate, &mut training.0, &gradients).unwrap();
+
+        let labels: Vec<u8> = labels.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let inputs = [bytes(&images.to_vec().unwrap()), labels, bytes(&[rate as f32])];
+        let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let outputs = runner.run("train_step", &slices).unwrap();
+        assert_eq!(outputs, [bytes(&found.to_vec().unwrap())], "the loss of step {number}");
+        let look = runner.run("look", &[]).unwrap();
+        let net = &training.0;
+        let (weights, statistics) = (&net.output.weight, net.norm.running_var.get());
+        assert_eq!(look, [bytes(&weights.to_vec().unwrap()), bytes(&statistics.to_vec().unwrap())], "step {number}");
     }
 }
 
