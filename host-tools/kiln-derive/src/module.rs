@@ -8,7 +8,7 @@ use syn::{Data, DeriveInput, Error, Field, Fields, GenericParam, Ident, Result, 
 /// The implementation for a struct or an enum.
 pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
     let input: DeriveInput = syn::parse2(input)?;
-    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("module")) {
+    if let Some(attribute) = input.attrs.iter().find(|a| a.path().is_ident("module")) {
         return Err(Error::new(attribute.span(), "#[module(skip)] belongs on a field"));
     }
     let name = &input.ident;
