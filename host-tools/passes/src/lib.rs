@@ -15,6 +15,7 @@ mod drop_dead;
 mod error;
 mod fold_constants;
 mod fuse_elementwise;
+mod recognize_layers;
 mod simplify_views;
 
 pub use backward::{BackwardError, Ran, backward};
@@ -24,4 +25,5 @@ pub use drop_dead::drop_dead;
 pub use error::PassError;
 pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
 pub use fuse_elementwise::fuse_elementwise;
+pub use recognize_layers::recognize_layers;
 pub use simplify_views::simplify_views;

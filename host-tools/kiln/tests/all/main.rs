@@ -1,5 +1,6 @@
 //! Recorded tensors against plain references.
 
+mod export;
 mod gradients;
 mod record;
 mod reference;
