@@ -8,6 +8,7 @@ pub mod flashing;
 pub mod forbidden;
 pub mod model_crate;
 mod platform;
+pub mod stack;
 pub mod symbols;
 mod target;
 pub mod toolchain;
