@@ -133,8 +133,12 @@ impl Planned {
     pub fn main_entry(&self) -> Option<&PlannedEntry> {
         self.entries.iter().find(|e| e.name == "infer").or(self.entries.first())
     }
-}
 
+    /// Bytes of the plan's records: everything in it but the constants.
+    pub fn records_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).saturating_sub(self.constants_bytes)
+    }
+}
 impl PlannedEntry {
     /// The step at which the arena is fullest, and what is alive there, largest first.
     pub fn peak(&self) -> (usize, Vec<Blame>) {

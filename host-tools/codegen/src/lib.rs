@@ -1,5 +1,6 @@
 //! Turns plans into firmware, builds it, runs it on emulated boards and looks into the result.
 
+pub mod code;
 pub mod deploy;
 pub mod dump;
 pub mod emulate;

@@ -12,6 +12,7 @@ use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_codegen::stack::{PAINTED_RUN, PAINTED_SET_UP, painted, stack_of};
+use kiln_codegen::symbols::Elf;
 use kiln_codegen::target_of;
 use kiln_codegen::toolchain::Toolchain;
 use kiln_core::{DType, TensorType};
@@ -116,6 +117,8 @@ fn computed_is_a_close_bound(name: &str) {
             build: &Path::new(env!("CARGO_TARGET_TMPDIR")).join("firmware"),
         };
         let elf = deployment.build_changed(Mode::Replay, |glue| painted(&glue)).unwrap();
+        // What was planned is in the image, and nothing around it.
+        assert_eq!(Elf::read(&elf).unwrap().plan_bytes(), planned.constants_bytes + planned.records_bytes());
         let inputs = planned.main_entry().unwrap().inputs.iter();
         let bytes: u64 = inputs.map(|&input| graph.value(input).ty.bytes().unwrap()).sum();
         let input: Vec<u8> = (0..2 * bytes).map(|i| if i % 4 == 3 { 0x3f } else { (i * 7) as u8 }).collect();

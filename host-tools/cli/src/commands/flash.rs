@@ -43,14 +43,14 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let sizes = symbols.sizes();
     let _ = writeln!(
         result,
-        "{}: flash {} bytes (code {}, constants {}, data {}), RAM {} bytes without stack; Kiln's code {} bytes",
+        "{}: flash {} bytes (constants {}, plan records {}, code {}, start-up and tables {}), RAM {} bytes without stack",
         elf.display(),
         sizes.flash(),
-        sizes.text,
-        sizes.rodata,
-        sizes.data,
+        planned.constants_bytes,
+        planned.records_bytes(),
+        symbols.kiln_code_bytes(),
+        sizes.flash().saturating_sub(planned.bytes.len() as u64 + symbols.kiln_code_bytes()),
         sizes.ram(),
-        symbols.kiln_code_bytes()
     );
     // Processes have stack in plenty, and their C library is not in the image.
     if !board.has_system() {

@@ -266,7 +266,9 @@ impl<'a> Walk<'a> {
 
     fn call(&mut self, address: u64, next: Place, frames: &mut Frames<'_>) -> Result<(), StackError> {
         self.frame.calls.push(Call { target: Target::Function(address), depth: next.depth });
-        if frames.returns(address)? {
+        // A call of another image's function that ends this one does not come back: `exit` of a C library.
+        let ends = !frames.image.functions.contains_key(&address) && !self.contains(next.address);
+        if !ends && frames.returns(address)? {
             self.places.push(next);
         }
         Ok(())

@@ -145,6 +145,40 @@ impl Image {
         }
     }
 
+    /// An image of code from address 0 on: names, addresses and bytes of its functions.
+    #[cfg(test)]
+    pub(super) fn of<'a>(
+        decode: fn(&[u8], u64) -> Option<Instruction>,
+        frame_pointer: u8,
+        code: Vec<u8>,
+        functions: impl Iterator<Item = (&'a str, u64, u64)>,
+    ) -> Self {
+        use crate::symbols::Origin;
+        let symbol = |(name, address, bytes): (&str, u64, u64)| Symbol {
+            name: name.to_owned(),
+            kind: SectionKind::Code,
+            address,
+            bytes,
+            origin: Origin::Kiln,
+        };
+        Self {
+            decode,
+            frame_pointer,
+            functions: functions.map(symbol).map(|symbol| (symbol.address, symbol)).collect(),
+            rows: Vec::new(),
+            model: None,
+            resets: true,
+            sections: vec![Bytes { address: 0, bytes: code }],
+            kinds: BTreeMap::new(),
+        }
+    }
+
+    /// Says whether instructions or constants begin at an address.
+    #[cfg(test)]
+    pub(super) fn mark(&mut self, address: u64, is_code: bool) {
+        self.kinds.insert(address, is_code);
+    }
+
     /// The bytes at a range of addresses, where the file has them.
     pub(super) fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         self.sections.iter().find_map(|section| {

@@ -9,6 +9,7 @@
 //! none of those in Rust knows Armv8.1-M.
 
 mod aarch64;
+mod calls;
 mod deepest;
 mod frame;
 mod image;
@@ -23,6 +24,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::symbols::SymbolsError;
+pub(crate) use calls::CallGraph;
 use deepest::Search;
 use frame::Frames;
 use image::Image;
