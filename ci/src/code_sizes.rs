@@ -59,11 +59,10 @@ pub fn run() -> Result<()> {
             let board = Board::builtin(name)?;
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;
             let elf = Elf::read(&build(&graph, &planned, &board)?)?;
-            let planned_bytes = planned.bytes.len() as u64;
+            let (planned_bytes, linked) = (planned.image_bytes(), elf.plan_bytes());
             ensure!(
-                elf.plan_bytes() == planned_bytes,
-                "{model} on {name}: the plan has {planned_bytes} bytes, but {} in the image",
-                elf.plan_bytes()
+                linked == planned_bytes,
+                "{model} on {name}: the plan was to take {planned_bytes} bytes, and takes {linked} in the image"
             );
             let numbers: Vec<u16> = planned.kernels.iter().map(|kernel| kernel.number).collect();
             let estimate = code_bytes(planned.target, &numbers)

@@ -1,6 +1,6 @@
 //! From lowered entries to a plan: order and places solved, records written.
 
-use kiln_core::plan::Place;
+use kiln_core::plan::{ALIGN, Place};
 use kiln_core::{Direction, TargetId, TensorType};
 use kiln_kernels::table::Kernel;
 use kiln_ops::{Cost, Op};
@@ -134,9 +134,14 @@ impl Planned {
         self.entries.iter().find(|e| e.name == "infer").or(self.entries.first())
     }
 
-    /// Bytes of the plan's records: everything in it but the constants.
+    /// Bytes that the plan takes in an image: records and constants, up to a multiple of 16, at which plans lie.
+    pub fn image_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(ALIGN as u64)
+    }
+
+    /// Bytes of the plan's records and padding: everything that it takes in an image but the constants.
     pub fn records_bytes(&self) -> u64 {
-        (self.bytes.len() as u64).saturating_sub(self.constants_bytes)
+        self.image_bytes().saturating_sub(self.constants_bytes)
     }
 }
 impl PlannedEntry {

@@ -118,7 +118,7 @@ fn computed_is_a_close_bound(name: &str) {
         };
         let elf = deployment.build_changed(Mode::Replay, |glue| painted(&glue)).unwrap();
         // What was planned is in the image, and nothing around it.
-        assert_eq!(Elf::read(&elf).unwrap().plan_bytes(), planned.constants_bytes + planned.records_bytes());
+        assert_eq!(Elf::read(&elf).unwrap().plan_bytes(), planned.image_bytes());
         let inputs = planned.main_entry().unwrap().inputs.iter();
         let bytes: u64 = inputs.map(|&input| graph.value(input).ty.bytes().unwrap()).sum();
         let input: Vec<u8> = (0..2 * bytes).map(|i| if i % 4 == 3 { 0x3f } else { (i * 7) as u8 }).collect();

@@ -49,7 +49,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
         planned.constants_bytes,
         planned.records_bytes(),
         symbols.kiln_code_bytes(),
-        sizes.flash().saturating_sub(planned.bytes.len() as u64 + symbols.kiln_code_bytes()),
+        sizes.flash().saturating_sub(planned.image_bytes() + symbols.kiln_code_bytes()),
         sizes.ram(),
     );
     // Processes have stack in plenty, and their C library is not in the image.

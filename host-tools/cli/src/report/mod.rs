@@ -45,7 +45,6 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
     let kernels: Vec<u16> = planned.kernels.iter().map(|kernel| kernel.number).collect();
     let code = code_bytes(planned.target, &kernels);
-    let planned_bytes = planned.bytes.len() as u64;
     let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
     let ram_bytes = ram_region.map(|r| r.bytes);
     let mut report = PlanReport {
@@ -68,7 +67,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             constants: planned.constants_bytes,
             plan: planned.records_bytes(),
             code,
-            total: planned_bytes + code.unwrap_or(0),
+            total: planned.image_bytes() + code.unwrap_or(0),
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },
