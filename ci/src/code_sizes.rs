@@ -85,7 +85,7 @@ pub fn run() -> Result<()> {
 
 const RENEW: &str = "renew kernels/src/code_bytes.rs with `kiln-ci code-sizes --measure`";
 
-/// Builds an image with every kernel for each family and writes what they take to [`FIGURES`].
+/// Builds an image with every kernel for each family and writes what they take to `kernels/src/code_bytes.rs`.
 pub fn measure() -> Result<()> {
     let path = crate::root().join("examples/sine/model/model.kiln");
     let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
