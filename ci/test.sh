@@ -64,6 +64,9 @@ fi
 stage "firmware: no heap, no panic, no unused kernel, within budget"
 ci_check firmware
 
+stage "code sizes as estimated"
+ci_check code-sizes
+
 stage "Miri"
 ci/miri.sh
 

@@ -3,6 +3,7 @@
 
 pub mod bare_metal;
 pub mod budgets;
+pub mod code_sizes;
 pub mod dependencies;
 pub mod firmware;
 

@@ -221,6 +221,12 @@ impl Elf {
         sizes
     }
 
+    /// Bytes of the model's plan, constants included: the static `PLAN` of its crate.
+    pub fn plan_bytes(&self) -> u64 {
+        let plans = self.symbols.iter().filter(|s| s.kind == SectionKind::Constants && s.name.ends_with("::PLAN"));
+        plans.map(|plan| plan.bytes).sum()
+    }
+
     /// Bytes of instructions an application pays for using Kiln: all of them, less those of
     /// [`Origin::Platform`]. What no symbol covers, such as padding, counts as Kiln's.
     pub fn kiln_code_bytes(&self) -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! - [`replay`]: feeds a model cases from a file and keeps its outputs, for verification.
 //! - [`Exit`]: how a replay ends, as a number that survives as a process's exit status.
+//! - [`stack`]: how much stack a run used.
 //! - `semihosting` (bare metal on Arm and RISC-V only): the files of a replay on the computer that emulates
 //!   or debugs the device.
 //!
@@ -13,6 +14,7 @@ mod exit;
 pub mod replay;
 #[cfg(all(target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))]
 pub mod semihosting;
+pub mod stack;
 
 pub use exit::Exit;
 pub use replay::Replay;

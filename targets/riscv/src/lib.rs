@@ -1,7 +1,8 @@
 //! Kiln on 32-bit RISC-V: what stands between a model and the chip.
 //!
-//! The feature `emulation` (RISC-V only) brings start-up code, and handlers that end the emulator with a
-//! code of [`Exit`] on a panic or a trap.
+//! - `stack` (RISC-V only): how much stack a run used.
+//! - feature `emulation` (RISC-V only): start-up code, and handlers that end the emulator with a code of
+//!   [`Exit`] on a panic or a trap.
 //!
 //! No heap and no panic path. What needs the CPU is left out on other architectures, so the crate
 //! checks and documents everywhere.
@@ -9,6 +10,8 @@
 
 #[cfg(all(target_arch = "riscv32", feature = "emulation"))]
 mod handlers;
+#[cfg(target_arch = "riscv32")]
+pub mod stack;
 
 pub use kiln_device::{Exit, Replay, replay};
 

@@ -8,6 +8,7 @@ use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_codegen::flashing::recipe;
+use kiln_codegen::stack::stack;
 use kiln_codegen::symbols::Elf;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
@@ -42,15 +43,25 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let sizes = symbols.sizes();
     let _ = writeln!(
         result,
-        "{}: flash {} bytes (code {}, constants {}, data {}), RAM {} bytes without stack; Kiln's code {} bytes",
+        "{}: flash {} bytes (constants {}, plan records {}, code {}, start-up and tables {}), RAM {} bytes without stack",
         elf.display(),
         sizes.flash(),
-        sizes.text,
-        sizes.rodata,
-        sizes.data,
+        planned.constants_bytes,
+        planned.records_bytes(),
+        symbols.kiln_code_bytes(),
+        sizes.flash().saturating_sub(planned.image_bytes() + symbols.kiln_code_bytes()),
         sizes.ram(),
-        symbols.kiln_code_bytes()
     );
+    // Processes have stack in plenty, and their C library is not in the image.
+    if !board.has_system() {
+        let stack = stack(&elf).map_err(|e| CliError::BadInput(format!("{}: {e}", elf.display())))?;
+        let deepest = if stack.infer.bytes > stack.set_up.bytes { &stack.infer } else { &stack.set_up };
+        let _ = writeln!(
+            result,
+            "stack {} bytes to infer, {} bytes to set up; deepest: {deepest}",
+            stack.infer.bytes, stack.set_up.bytes
+        );
+    }
     let forbidden = symbols.forbidden();
     if !forbidden.is_empty() {
         console::out(&result)?;

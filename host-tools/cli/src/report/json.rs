@@ -56,14 +56,16 @@ pub struct Ram {
     pub region: Option<String>,
 }
 
-/// Flash, in bytes. Code is not counted.
+/// Flash, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Flash {
     /// Weights as packed, biases, multipliers.
     pub constants: u64,
     /// The plan's records: header, steps, operands, parameters, names, and padding.
     pub plan: u64,
-    /// Constants and records: what the region must have, before code.
+    /// Instructions of the executor and the kernels, estimated; `None` where that was not measured.
+    pub code: Option<u64>,
+    /// Constants, records and code, as far as it is known: what the region must have.
     pub total: u64,
     /// The region's bytes; `None` on a board without regions.
     pub limit: Option<u64>,
