@@ -68,7 +68,7 @@ pub fn fold_batch_norm(
         let divisor = (of(norm.variance) + f64::from(norm.epsilon)).sqrt();
         let factor = of(norm.gamma) / divisor;
         let offset = (bias.map_or(0.0, of) - of(norm.mean)) * factor + of(norm.beta);
-        if divisor.is_nan() || divisor == 0.0 || !factor.is_finite() || !offset.is_finite() {
+        if divisor <= 0.0 || ![divisor, factor, offset].iter().all(|v| v.is_finite()) {
             return Err(BatchNormError::Channel(channel));
         }
         let own = weights.iter().skip(channel * each).take(each);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(error, BatchNormError::Count { what: "beta", have: 2, channels: 1 });
         let wide = BatchNorm { gamma: &two, beta: &two, mean: &two, variance: &two, epsilon: 0.0 };
         assert_eq!(fold_batch_norm(&[1.0; 3], None, &wide), Err(BatchNormError::Weights(3, 2)));
-        for variance in [[0.0f32], [-1.0], [f32::NAN]] {
+        for variance in [[0.0f32], [-1.0], [f32::NAN], [f32::INFINITY]] {
             let norm = BatchNorm { variance: &variance, ..norm };
             assert_eq!(fold_batch_norm(&one, None, &norm), Err(BatchNormError::Channel(0)));
         }

@@ -124,7 +124,7 @@ mod tests {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let error = calibration.observe(&graph, x, &bytes([0.0, 0.0, value])).unwrap_err();
             let said = error.to_string();
-            assert!(said.starts_with(&format!("tensor 'the input': element 2 is {value}; look for")), "{said}");
+            assert!(said.starts_with(&format!("tensor 'the input': element 2 is {value}; the sample")), "{said}");
         }
     }
 }

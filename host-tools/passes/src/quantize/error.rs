@@ -42,6 +42,6 @@ pub enum QuantizeError {
 fn advice(constant: &bool) -> &'static str {
     match constant {
         true => "; the model is damaged, export it again",
-        false => "; look for a sample with NaN, infinite or very large elements",
+        false => "; the sample that led to it has NaN, infinite or very large elements: leave it out, or scale it",
     }
 }

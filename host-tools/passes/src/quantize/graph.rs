@@ -58,8 +58,7 @@ pub fn quantize(
     calibration: &Calibration,
     options: &QuantizeOptions,
 ) -> Result<Quantized, QuantizeError> {
-    graph.validate()?;
-    let [entry] = &graph.entries[..] else { return Err(QuantizeError::Entries(graph.entries.len())) };
+    let entry = check(graph)?;
     let mut pass = Pass::new(graph, entry, calibration, options.method);
     for &id in &entry.inputs {
         pass.input(id, options.float_io)?;
@@ -71,13 +70,28 @@ pub fn quantize(
         pass.output(id, options.float_io)?;
     }
     pass.assigns(entry)?;
-    let Pass { new, activations, kept_float, quantized, .. } = pass;
-    if quantized == 0 {
-        let first = kept_float.first().map(|kept| format!("{} '{}': {}", kept.op, kept.node, kept.why));
-        return Err(QuantizeError::Nothing(first.unwrap_or_else(|| "it has no nodes".to_owned())));
-    }
+    let Pass { new, activations, kept_float, .. } = pass;
     new.validate()?;
     Ok(Quantized { graph: new, activations, kept_float })
+}
+
+/// The entry of a graph that [`quantize`] can make something of, before anything was observed.
+///
+/// # Errors
+///
+/// The graph is not valid, has not exactly one entry, or nothing to quantize.
+pub fn check(graph: &Graph) -> Result<&Entry, QuantizeError> {
+    graph.validate()?;
+    let [entry] = &graph.entries[..] else { return Err(QuantizeError::Entries(graph.entries.len())) };
+    let mut reason = "it has no nodes but views".to_owned();
+    for node in &entry.nodes {
+        match Rule::of(graph, node) {
+            Rule::Float(why) => reason = format!("{} '{}': {why}", node.op.name(), node.name),
+            Rule::View => {}
+            _ => return Ok(entry),
+        }
+    }
+    Err(QuantizeError::Nothing(reason))
 }
 
 struct Pass<'a> {
@@ -91,7 +105,6 @@ struct Pass<'a> {
     int8: Vec<Option<ValueId>>,
     activations: Vec<(ValueId, ValueId)>,
     kept_float: Vec<KeptFloat>,
-    quantized: usize,
 }
 
 impl<'a> Pass<'a> {
@@ -100,7 +113,7 @@ impl<'a> Pass<'a> {
         new.entries.push(Entry { name: entry.name.clone(), ..Entry::default() });
         let none = vec![None; old.values.len()];
         let (activations, kept_float) = (Vec::new(), Vec::new());
-        Pass { old, calibration, method, new, same: none.clone(), int8: none, activations, kept_float, quantized: 0 }
+        Pass { old, calibration, method, new, same: none.clone(), int8: none, activations, kept_float }
     }
 
     /// A value of the new graph with the name, shape and varying dimensions of an old one.
@@ -223,7 +236,6 @@ impl<'a> Pass<'a> {
             }
             (Rule::Fixed(quant), Some(x)) => (vec![self.int8(x)?], quant),
         };
-        self.quantized += usize::from(!matches!(node.op, Op::Reshape(_)));
         let output = self.compute(&node.name, node.op, inputs, node.output, DType::I8, quant);
         self.set_int8(node.output, output);
         Ok(())

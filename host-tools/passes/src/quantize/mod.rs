@@ -20,4 +20,4 @@ mod weights;
 pub use affine::affine;
 pub use calibration::{Calibration, Method, Range};
 pub use error::QuantizeError;
-pub use graph::{KeptFloat, QuantizeOptions, Quantized, quantize};
+pub use graph::{KeptFloat, QuantizeOptions, Quantized, check, quantize};

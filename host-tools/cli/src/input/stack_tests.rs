@@ -1,0 +1,2 @@
+use super::super::tests::wanted;
+use super::*;
