@@ -38,7 +38,7 @@ pub(crate) fn show(outcomes: &Outcomes<'_>, style: Style) -> String {
     );
     text.push_str(&tensors(outcomes, style));
     for kept in &quantized.kept_float {
-        let _ = writeln!(text, "kept as it was: {} '{}': {}", kept.op, kept.node, kept.why);
+        let _ = writeln!(text, "stays float32: {} '{}', {}", kept.op, kept.node, kept.why);
     }
     let samples = counted(scores.samples as usize, "sample");
     let _ = writeln!(text, "\nOn the {samples} {}, planned for {}\n", outcomes.tested_on, outcomes.board);

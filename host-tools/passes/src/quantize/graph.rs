@@ -20,7 +20,7 @@ pub struct QuantizeOptions {
     pub float_io: bool,
 }
 
-/// A node that stays float32.
+/// A node that stays float32, with conversions around it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptFloat {
     /// Its name.
@@ -39,7 +39,7 @@ pub struct Quantized {
     /// Activations that are int8 now: the value in the graph before and the one in this graph, in the order
     /// they are computed.
     pub activations: Vec<(ValueId, ValueId)>,
-    /// Nodes that stay float32, with conversions around them.
+    /// Nodes that stay float32.
     pub kept_float: Vec<KeptFloat>,
 }
 
@@ -86,7 +86,8 @@ pub fn check(graph: &Graph) -> Result<&Entry, QuantizeError> {
     let mut reason = "it has no nodes but views".to_owned();
     for node in &entry.nodes {
         match Rule::of(graph, node) {
-            Rule::Float(why) => reason = format!("{} '{}': {why}", node.op.name(), node.name),
+            Rule::Float(why) => reason = format!("{} '{}' stays float32, {why}", node.op.name(), node.name),
+            Rule::Other | Rule::Dequantize => reason = format!("{} '{}' is not float32", node.op.name(), node.name),
             Rule::View => {}
             _ => return Ok(entry),
         }
@@ -222,8 +223,13 @@ impl<'a> Pass<'a> {
         let first = node.inputs.first().copied();
         let (inputs, quant) = match (rule, first) {
             (Rule::Float(why), _) => return self.keep(node, Some(why)),
+            (Rule::Other, _) | (_, None) => return self.keep(node, None),
             (Rule::View, Some(x)) if self.int8[x.index()].is_none() => return self.keep(node, None),
-            (_, None) => return self.keep(node, Some("it has no inputs")),
+            (Rule::Dequantize, Some(x)) => {
+                let x = self.same(x);
+                self.set_int8(node.output, x);
+                return Ok(());
+            }
             (Rule::Weighted, Some(x)) => self.weighted(node, x)?,
             (Rule::Observed, _) => {
                 let inputs = node.inputs.iter().map(|&id| self.int8(id)).collect::<Result<Vec<_>, _>>()?;
@@ -241,7 +247,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// A node as it is; `why`, where that is worth a word.
+    /// A node as it is; `why`, where that is worth a word: where it is float32 and could be int8 elsewhere.
     fn keep(&mut self, node: &Node, why: Option<&'static str>) -> Result<(), QuantizeError> {
         let inputs = node.inputs.iter().map(|&id| self.same(id)).collect();
         let Value { ty, quant, .. } = self.old.value(node.output);

@@ -17,7 +17,11 @@ pub(super) enum Rule {
     View,
     /// TFLite fixes the output's quantization.
     Fixed(Quant),
-    /// It stays as it is; why.
+    /// int8 already, as what it reads is: its value needs no node.
+    Dequantize,
+    /// It is of other types, or makes them of float32; it stays as it is.
+    Other,
+    /// It stays float32; why.
     Float(&'static str),
 }
 
@@ -25,8 +29,13 @@ impl Rule {
     /// The rule for a node of `graph`.
     pub(super) fn of(graph: &Graph, node: &Node) -> Rule {
         let real = |id| graph.value(id).ty.dtype == DType::F32;
+        if let (Op::Dequantize(_), &[x]) = (node.op, &node.inputs[..])
+            && graph.value(x).quant.scales.len() == 1
+        {
+            return Rule::Dequantize;
+        }
         if !real(node.output) || !node.inputs.iter().all(|&id| real(id)) {
-            return Rule::Float("it is not float32");
+            return Rule::Other;
         }
         let constant = |id| matches!(graph.value(id).source, Source::Constant(_));
         match node.op {
