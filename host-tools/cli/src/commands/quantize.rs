@@ -35,22 +35,23 @@ pub fn run(args: &QuantizeArgs) -> Result<Outcome, CliError> {
     };
     let samples = find(&args.calibration)?;
     let test = args.test.as_deref().map(find).transpose()?;
+    let mut notes = Notes::default();
     let picked = Picker::spread(samples.count(), args.samples);
-    let calibration = calibrate(&graph, &mut before, &samples, &picked)?;
+    let calibration = calibrate(&graph, &mut before, &samples, &picked, &mut notes)?;
     let options = QuantizeOptions { method: args.method, float_io: args.float_io };
     let quantized = quantize(&graph, &calibration, &options).map_err(refused)?;
     let planned_after = file.plan(&quantized.graph, &Options::for_target(target_of(&board)))?;
     check_fit(&file, &planned_after, &board)?;
 
     let mut after = Running::new(&file.path, &planned_after)?;
-    let others = picked.others();
+    let (calibrated_with, others) = (picked.count(), picked.others());
     let (of, compared, tested_on) = match (&test, others) {
         (Some(test), _) => (test, Picker::all(test.count()), "of the test set"),
         (None, Some(others)) => (&samples, others, "that calibration left"),
         (None, None) => (&samples, picked, "that it was calibrated with"),
     };
     let comparison = Comparison { graph: &graph, quantized: &quantized, layers: args.layers };
-    let (scores, layers) = comparison.run(&mut before, &mut after, of, &compared)?;
+    let (scores, layers) = comparison.run(&mut before, &mut after, of, &compared, &mut notes)?;
     // The float32 model on the same board, for its size.
     let planned = match target_of(&board) == native_target() {
         true => planned,
@@ -60,7 +61,7 @@ pub fn run(args: &QuantizeArgs) -> Result<Outcome, CliError> {
         model: &file.name,
         board: &board.name,
         method: args.method,
-        calibrated_with: Picker::spread(samples.count(), args.samples).count(),
+        calibrated_with,
         tested_on,
         graph: &graph,
         calibration: &calibration,
@@ -86,11 +87,12 @@ fn calibrate(
     running: &mut Running<'_>,
     samples: &Samples,
     picked: &Picker,
+    notes: &mut Notes,
 ) -> Result<Calibration, CliError> {
     let mut calibration = Calibration::new(graph);
     let inputs = graph.entries.first().map(|entry| entry.inputs.clone()).unwrap_or_default();
     console::progress(&format!("calibrating with {}", counted(picked.count() as usize, "sample")));
-    samples.read(picked, &mut Notes::default().once(), &mut |sample| {
+    samples.read(picked, &mut |file, note| notes.say(file, note), &mut |sample| {
         let mut seen = Ok(());
         let mut observe = |id, data: &[u8]| {
             if seen.is_ok() {
@@ -104,19 +106,17 @@ fn calibrate(
     Ok(calibration)
 }
 
-/// Notes on files, each kind of which is said once and not for every file.
+/// Notes on files, each of which is said once and not for every file.
 #[derive(Default)]
 struct Notes {
     said: Vec<String>,
 }
 
 impl Notes {
-    fn once(mut self) -> impl FnMut(&Path, &str) {
-        move |file, note| {
-            if !self.said.iter().any(|said| said == note) {
-                console::progress(&format!("{}: {note}", file.display()));
-                self.said.push(note.to_owned());
-            }
+    fn say(&mut self, file: &Path, note: &str) {
+        if !self.said.iter().any(|said| said == note) {
+            console::progress(&format!("{}: {note}", file.display()));
+            self.said.push(note.to_owned());
         }
     }
 }
@@ -136,12 +136,13 @@ impl Comparison<'_> {
         after: &mut Running<'_>,
         samples: &Samples,
         picked: &Picker,
+        notes: &mut Notes,
     ) -> Result<(Scores, Layers), CliError> {
         let (mut scores, mut layers) = (Scores::default(), Layers::new());
         let old_of: HashMap<ValueId, ValueId> =
             self.quantized.activations.iter().map(|&(old, new)| (new, old)).collect();
         console::progress(&format!("comparing on {}", counted(picked.count() as usize, "sample")));
-        samples.read(picked, &mut Notes::default().once(), &mut |sample| {
+        samples.read(picked, &mut |file, note| notes.say(file, note), &mut |sample| {
             let wrong = |problem: String| CliError::input(sample.file, problem);
             let stored = after.stored(&sample.inputs).map_err(wrong)?;
             let stored: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();

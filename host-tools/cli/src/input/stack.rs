@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kiln_core::DType;
 
-use super::{ImageRange, Wanted, extension, image, npy};
+use super::{ImageRange, Wanted, extension, npy};
 use crate::CliError;
 use crate::model::{MAX_BYTES, read_file};
 
@@ -70,31 +70,30 @@ pub(crate) fn count(path: &Path, wanted: &Wanted) -> Result<u64, CliError> {
 impl Stack {
     /// Reads a file; `range` is what an image's bytes stand for, where the user says so.
     pub(crate) fn read(path: &Path, wanted: &Wanted, range: Option<ImageRange>) -> Result<Stack, CliError> {
-        let stack = match form(path, wanted)? {
-            Form::One => super::read(path, wanted, range).map(|(elements, notes)| (elements, Vec::new(), notes))?,
-            Form::Raw(_) => (read_file(path, MAX_BYTES)?, Vec::new(), Vec::new()),
+        let (elements, notes) = match form(path, wanted)? {
+            Form::One => super::read(path, wanted, range)?,
+            Form::Raw(_) => (read_file(path, MAX_BYTES)?, Vec::new()),
             Form::Array(count, shape) => {
                 let bytes = wanted.bytes.saturating_mul(count);
                 let all = Wanted { dims: shape, bytes, ..wanted.clone() };
                 let array = npy::read(&read_file(path, MAX_BYTES)?, &all);
-                let (elements, notes) = array.map_err(|problem| CliError::input(path, problem))?;
-                (elements, Vec::new(), notes)
+                array.map_err(|problem| CliError::input(path, problem))?
             }
             Form::Cifar(_) => {
-                cifar(&read_file(path, MAX_BYTES)?, wanted, range).map_err(|problem| CliError::input(path, problem))?
+                let stack = cifar(&read_file(path, MAX_BYTES)?, wanted, range);
+                return stack.map_err(|problem| CliError::input(path, problem));
             }
         };
-        let (elements, classes, notes) = stack;
-        Ok(Stack { elements, classes, notes })
+        Ok(Stack { elements, classes: Vec::new(), notes })
     }
 }
 
-/// Elements, classes and notes of CIFAR-10 records.
-fn cifar(file: &[u8], wanted: &Wanted, range: Option<ImageRange>) -> Result<(Vec<u8>, Vec<u8>, Vec<String>), String> {
+/// CIFAR-10 records. The problem is one sentence without the file's name.
+fn cifar(file: &[u8], wanted: &Wanted, range: Option<ImageRange>) -> Result<Stack, String> {
     if wanted.dtype != DType::F32 && wanted.quantized().is_none() {
         return Err(format!("{} is {}, which pictures can't be stored in", wanted.who, wanted.text));
     }
-    let (range, why) = image::ImageRange::choose(wanted, range)?;
+    let (range, why) = ImageRange::choose(wanted, range)?;
     let (mut classes, mut reals) = (Vec::new(), Vec::with_capacity(file.len()));
     for record in file.chunks_exact(CIFAR_RECORD as usize) {
         let Some((&class, planes)) = record.split_first() else { continue };
@@ -107,7 +106,7 @@ fn cifar(file: &[u8], wanted: &Wanted, range: Option<ImageRange>) -> Result<(Vec
     let (elements, stored) = wanted.store(&reals)?;
     let mut notes = vec![format!("CIFAR-10 records, whose bytes are taken as numbers {}: {why}", range.words())];
     notes.extend(stored);
-    Ok((elements, classes, notes))
+    Ok(Stack { elements, classes, notes })
 }
 
 #[cfg(test)]

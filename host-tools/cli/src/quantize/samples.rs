@@ -1,6 +1,6 @@
 //! Samples in a folder, or in one file that holds many.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::labels::{self, CLASSES, List, class};
@@ -54,6 +54,9 @@ impl Samples {
         outputs: usize,
     ) -> Result<Samples, CliError> {
         let mut samples = Samples { path: path.to_owned(), groups: Vec::new(), wanted, range, notes: Vec::new() };
+        if samples.wanted.is_empty() {
+            return Err(CliError::input(path, "the model has no inputs that samples could fill"));
+        }
         if path.is_dir() {
             samples.search(own, outputs)?;
         } else {
@@ -118,30 +121,32 @@ impl Samples {
         if self.wanted.len() == 1 {
             return found.into_iter().try_for_each(|(file, class)| self.group(vec![file], class));
         }
-        let first = found.iter().filter(|(file, _)| part(file) == Some(0));
-        let first: Vec<(PathBuf, Option<usize>)> = first.cloned().collect();
-        if let Some((file, _)) = found.iter().find(|(file, _)| part(file).is_none_or(|p| p >= self.wanted.len())) {
-            let last = self.wanted.len() - 1;
-            let problem = format!(
-                "the model has {} inputs, so samples' files must be called NAME.in0.npy to NAME.in{last}.npy",
-                last + 1
-            );
-            return Err(CliError::input(file, problem));
-        }
-        for (file, class) in first {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let sibling = |index: usize| {
-                let stem = name.rfind(".in0.").map_or("", |at| &name[..at]);
-                let found = found.iter().map(|(f, _)| f).find(|f| {
-                    let n = f.file_name().unwrap_or_default().to_string_lossy();
-                    f.parent() == file.parent() && n.starts_with(&format!("{stem}.in{index}."))
-                });
-                found.cloned().ok_or_else(|| {
-                    CliError::input(&file, format!("there is no '{stem}.in{index}.…' beside it for input {index}"))
-                })
+        // A sample's place is its path up to `.inK`.
+        let mut places: BTreeMap<PathBuf, (Vec<Option<PathBuf>>, Option<usize>)> = BTreeMap::new();
+        let inputs = self.wanted.len();
+        for (file, class) in found {
+            let problem = || {
+                let names = (0..inputs).map(|k| format!("NAME.in{k}.npy")).collect::<Vec<_>>().join(", ");
+                CliError::input(
+                    &file,
+                    format!("the model has {inputs} inputs, so a sample's files must be called {names}"),
+                )
             };
-            let files = (0..self.wanted.len()).map(sibling).collect::<Result<Vec<_>, _>>()?;
-            self.group(files, class)?;
+            let (name, index) = part(&file).filter(|(_, index)| *index < inputs).ok_or_else(problem)?;
+            let (files, _) = places.entry(file.with_file_name(name)).or_insert_with(|| (vec![None; inputs], class));
+            if let Some(place) = files.get_mut(index)
+                && let Some(other) = place.replace(file.clone())
+            {
+                return Err(CliError::input(&file, format!("{} is of the same sample and input", other.display())));
+            }
+        }
+        for (place, (files, class)) in places {
+            let missing = files.iter().position(Option::is_none);
+            if let (Some(missing), Some(file)) = (missing, files.iter().flatten().next()) {
+                let problem = format!("there is no '{}.in{missing}.…' beside it for input {missing}", place.display());
+                return Err(CliError::input(file, problem));
+            }
+            self.group(files.into_iter().flatten().collect(), class)?;
         }
         Ok(())
     }
@@ -243,10 +248,11 @@ fn is_sample(file: &Path) -> bool {
     EXTENSIONS.contains(&extension(file).as_str())
 }
 
-/// The input that `NAME.inK.EXTENSION` is for.
-fn part(file: &Path) -> Option<usize> {
+/// The name, and the number of the input, of `NAME.inK.EXTENSION`.
+fn part(file: &Path) -> Option<(PathBuf, usize)> {
     let stem = Path::new(file.file_stem()?);
-    stem.extension()?.to_str()?.strip_prefix("in")?.parse().ok()
+    let index = stem.extension()?.to_str()?.strip_prefix("in")?.parse().ok()?;
+    Some((stem.file_stem()?.into(), index))
 }
 
 /// Files and folders in a folder, each sorted by name; hidden ones are passed over.

@@ -73,7 +73,7 @@ fn outputs_stay_close_on_samples_that_were_not_seen() {
 fn parameters_follow_the_specification() {
     let (g, samples) = network(3);
     let q = quantized(&g, &samples, QuantizeOptions::default());
-    let named = |name: &str| q.graph.values.iter().filter(|v| v.name == name).last().unwrap();
+    let named = |name: &str| q.graph.values.iter().find(|v| v.name == name).unwrap();
     assert_eq!(q.graph.labels, g.labels);
     for value in &q.graph.values {
         let Source::Constant(data) = &value.source else { continue };
