@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_core::{DType, Shape, TensorType};
 use kiln_ops::{Dequantize, Op, Quantize};
-use kiln_planner::graph::{Entry, Graph, GraphError, Node, Quant, Source, Value, ValueId};
+use kiln_planner::graph::{Assign, Entry, Graph, GraphError, Node, Quant, Source, Value, ValueId};
 
 use super::affine::{affine, nearest};
 use super::rules::Rule;
@@ -69,7 +69,7 @@ pub fn quantize(
     for &id in &entry.outputs {
         pass.output(id, options.float_io)?;
     }
-    pass.assigns(entry)?;
+    pass.assigns(entry);
     let Pass { new, activations, kept_float, .. } = pass;
     new.validate()?;
     Ok(Quantized { graph: new, activations, kept_float })
@@ -166,12 +166,11 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    fn assigns(&mut self, entry: &Entry) -> Result<(), QuantizeError> {
+    fn assigns(&mut self, entry: &Entry) {
         for assign in &entry.assigns {
             let (state, value) = (self.same(assign.state), self.same(assign.value));
-            self.new.entries[0].assigns.push(kiln_planner::graph::Assign { state, value });
+            self.new.entries[0].assigns.push(Assign { state, value });
         }
-        Ok(())
     }
 
     fn set_int8(&mut self, old: ValueId, new: ValueId) {
@@ -316,21 +315,30 @@ impl<'a> Pass<'a> {
         self.observed_at_least(id, 0.0)
     }
 
-    /// The quantization for the range that was observed of old value `id`, or of what it is a view of, with
-    /// a scale of at least `least`.
-    fn observed_at_least(&self, id: ValueId, least: f64) -> Result<Quant, QuantizeError> {
+    /// The range of old value `id`: as it was observed; or that of what it is a view of; or, for state, that
+    /// of what becomes of it, which 0 at first is added to with every range.
+    fn range(&self, id: ValueId) -> Result<Range, QuantizeError> {
         let mut seen = id;
-        let range = loop {
+        // Each step goes to an earlier node, but for one from a state to what it is assigned.
+        for _ in 0..=self.old.values.len() {
             if let Some(range) = self.calibration.range(seen, self.method) {
-                break range;
+                return Ok(range);
             }
-            let nodes = &self.old.entries[0].nodes;
-            let view = nodes.iter().find(|n| n.output == seen && matches!(n.op, Op::Reshape(_)));
-            let Some(&of) = view.and_then(|node| node.inputs.first()) else {
-                return Err(QuantizeError::Unobserved(self.old.value(id).name.clone()));
+            let entry = &self.old.entries[0];
+            let assigned = entry.assigns.iter().find(|assign| assign.state == seen).map(|assign| assign.value);
+            let viewed = || entry.nodes.iter().find(|n| n.output == seen && matches!(n.op, Op::Reshape(_)));
+            seen = match (assigned.or_else(|| viewed()?.inputs.first().copied()), &self.old.value(seen).source) {
+                (Some(from), _) => from,
+                (None, Source::State) => return Ok(Range { low: 0.0, high: 0.0 }),
+                _ => break,
             };
-            seen = of;
-        };
+        }
+        Err(QuantizeError::Unobserved(self.old.value(id).name.clone()))
+    }
+
+    /// The quantization for the range of old value `id`, with a scale of at least `least`.
+    fn observed_at_least(&self, id: ValueId, least: f64) -> Result<Quant, QuantizeError> {
+        let range = self.range(id)?;
         let quant = self.affine(id, range)?;
         if f64::from(quant.view().scale(0)) >= least {
             return Ok(quant);

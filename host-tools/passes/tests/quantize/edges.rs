@@ -170,8 +170,8 @@ fn state_and_varying_dimensions_stay() {
     g.entries[0].outputs = vec![y];
     g.entries[0].assigns = vec![Assign { state, value: sum }];
     let mut calibration = Calibration::new(&g);
-    for id in [x, state, sum] {
-        calibration.observe(&g, id, &1.0f32.to_le_bytes().repeat(6)).unwrap();
+    for (id, value) in [(x, 1.0f32), (sum, 2.0)] {
+        calibration.observe(&g, id, &value.to_le_bytes().repeat(6)).unwrap();
     }
     let q = quantize(&g, &calibration, &QuantizeOptions::default()).unwrap().graph;
     let assign = q.entries[0].assigns[0];
@@ -179,4 +179,7 @@ fn state_and_varying_dimensions_stay() {
     assert_eq!(q.value(assign.value).ty, ty);
     assert_eq!(q.value(q.entries[0].outputs[0]).varying, g.value(y).varying);
     assert_eq!(q.extents, g.extents);
+    // The state's range is that of what it is assigned.
+    let read = q.entries[0].nodes.iter().find(|n| n.name == "state/quantize").unwrap();
+    assert_eq!(q.value(read.output).quant, Quant::per_tensor((2.0 / 255.0) as f32, -128));
 }
