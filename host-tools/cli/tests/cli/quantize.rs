@@ -286,8 +286,10 @@ fn a_trained_network_keeps_its_accuracy() {
             assert_eq!(before, 87.8);
         }
         assert!((before - after).abs() <= most, "{method}: {before} % became {after} %");
+        // The authors' own took ranges from least to greatest.
         let authors = net.accuracy_of_the_authors();
-        assert!((authors - after).abs() <= most, "{method}: {after} %, where the authors' int8 model has {authors} %");
+        let as_theirs = method != "minmax" || (authors - after).abs() <= most;
+        assert!(as_theirs, "{after} %, where the authors' int8 model has {authors} %");
     }
 }
 
