@@ -5,6 +5,7 @@ pub mod compile;
 pub mod flash;
 pub mod inspect;
 pub mod plan;
+pub mod quantize;
 pub mod run;
 pub mod verify;
 
@@ -19,6 +20,7 @@ pub fn run(command: &Command) -> Result<Outcome, CliError> {
         Command::Verify(args) => verify::run(args),
         Command::Flash(args) => flash::run(args),
         Command::Compile(args) => compile::run(args),
+        Command::Quantize(args) => quantize::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Boards => boards::run(),
     }
