@@ -64,6 +64,9 @@ fi
 stage "firmware: no heap, no panic, no unused kernel, within budget"
 ci_check firmware
 
+stage "firmware of real boards, with their HALs"
+ci_check boards
+
 stage "Miri"
 ci/miri.sh
 

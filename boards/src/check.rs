@@ -1,6 +1,6 @@
 //! What must hold between the fields of a board.
 
-use crate::{Board, IsaFamily, IsaFeature, MemoryKind, MemoryRegion};
+use crate::{Board, IsaFamily, IsaFeature, MemoryKind, MemoryRegion, Place, Run};
 
 /// Bits that CPUs of a family address memory with.
 fn address_bits(family: IsaFamily) -> u32 {
@@ -13,7 +13,13 @@ fn address_bits(family: IsaFamily) -> u32 {
 
 /// The first field that is wrong, with a sentence about it that follows the field's name.
 pub(crate) fn problem(board: &Board) -> Option<(String, String)> {
-    name(board).or_else(|| isa(board)).or_else(|| target(board)).or_else(|| clock(board)).or_else(|| memory(board))
+    name(board)
+        .or_else(|| isa(board))
+        .or_else(|| target(board))
+        .or_else(|| clock(board))
+        .or_else(|| memory(board))
+        .or_else(|| run(board))
+        .or_else(|| firmware(board))
 }
 
 fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String, String)> {
@@ -21,14 +27,34 @@ fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String
 }
 
 fn name(board: &Board) -> Option<(String, String)> {
+    plain("name", &board.name)
+}
+
+/// A name that may be part of a path.
+fn plain(field: &str, name: &str) -> Option<(String, String)> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if board.name.is_empty() || !board.name.chars().all(allowed) {
-        return found(
-            "name",
-            format!("is `{}`: expected lower-case letters, digits, `-` and `_`", board.name.escape_debug()),
-        );
+    if name.is_empty() || !name.chars().all(allowed) {
+        return found(field, format!("is `{}`: expected lower-case letters, digits, `-` and `_`", name.escape_debug()));
     }
     None
+}
+
+fn run(board: &Board) -> Option<(String, String)> {
+    match &board.run {
+        Run::Uf2 { family } if board.run.uf2_family().is_none() => found(
+            "run.family",
+            format!("is `{}`: expected up to 8 hexadecimal digits after `0x`", family.escape_debug()),
+        ),
+        _ => None,
+    }
+}
+
+fn firmware(board: &Board) -> Option<(String, String)> {
+    let krate = board.firmware.as_ref()?;
+    if board.run.place() != Place::Real {
+        return found("firmware", "is for real boards only: for this one Kiln writes firmware by itself");
+    }
+    plain("firmware.crate", &krate.name)
 }
 
 fn isa(board: &Board) -> Option<(String, String)> {

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use kiln_ci::{bare_metal, dependencies, firmware};
+use kiln_ci::{bare_metal, boards, dependencies, firmware};
 
 const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
   bare-metal     core, ops and kernels build for bare metal, without alloc
-  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget";
+  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
+  boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 
 fn main() -> ExitCode {
     let check = std::env::args().nth(1);
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Some("dependencies") => dependencies::run(),
         Some("bare-metal") => bare_metal::run(),
         Some("firmware") => firmware::run(),
+        Some("boards") => boards::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

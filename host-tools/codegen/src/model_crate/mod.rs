@@ -19,7 +19,7 @@ use kiln_planner::graph::Graph;
 
 pub use glue::replay_glue;
 pub use names::{identifier, package_name};
-pub use trial::{ramp, trial_source};
+pub use trial::trial_source;
 
 /// A model crate that could not be written.
 #[derive(Debug, thiserror::Error)]
