@@ -134,7 +134,8 @@ impl Clockwork {
         // SAFETY: no critical section is open that the interrupt would break into.
         unsafe { NVIC::unmask(interrupt::TIMER_IRQ_0) };
         while !TICKED.swap(false, Ordering::AcqRel) {
-            cortex_m::asm::wfi();
+            // Not `wfi`: an interrupt just before it would be slept through, while `wfe` remembers that one came.
+            cortex_m::asm::wfe();
         }
         self.alarm.clear_interrupt();
     }
