@@ -66,6 +66,8 @@ ci_check firmware
 
 stage "code sizes as estimated"
 ci_check code-sizes
+stage "firmware of real boards, with their HALs"
+ci_check boards
 
 stage "Miri"
 ci/miri.sh

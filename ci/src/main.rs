@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use kiln_ci::{bare_metal, code_sizes, dependencies, firmware};
+use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware};
 
 const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
   bare-metal     core, ops and kernels build for bare metal, without alloc
   code-sizes     code of the reference models on every CPU family, against the estimate of `kiln plan`
   code-sizes --measure   measures what each kernel adds, and writes it to kernels/src/code_bytes.rs
-  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget";
+  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
+  boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         "code-sizes" => code_sizes::run(),
         "code-sizes --measure" => code_sizes::measure(),
         "firmware" => firmware::run(),
+        "boards" => boards::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

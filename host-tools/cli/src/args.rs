@@ -94,10 +94,14 @@ pub struct VerifyArgs {
 #[derive(Args, Debug)]
 pub struct FlashArgs {
     /// The model: .tflite, or .kiln with its graph
-    pub model: PathBuf,
+    #[arg(required_unless_present = "elf")]
+    pub model: Option<PathBuf>,
     /// A board's name, or the path of its .toml file
     #[arg(long, value_name = "BOARD")]
     pub board: String,
+    /// Firmware of your own, for a real board, in place of a model
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub elf: Option<PathBuf>,
     /// Build and check the firmware, and stop there; for a real board, print how it is flashed
     #[arg(long)]
     pub dry_run: bool,

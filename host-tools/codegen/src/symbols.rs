@@ -30,6 +30,20 @@ pub enum SymbolsError {
         /// Why.
         source: read::Error,
     },
+    /// A segment's bytes are not all there.
+    #[error("{}: the segment for address 0x{address:x} is cut off", .path.display())]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// The segment's address.
+        address: u64,
+    },
+    /// It does not say which code refers to what, so nothing can be said about what is reached.
+    #[error("{} has no references: link it with `--emit-relocs`", .path.display())]
+    NoReferences {
+        /// The file.
+        path: PathBuf,
+    },
     /// It has no symbols, so nothing can be said about it.
     #[error("{} has no symbols: link it without stripping them", .path.display())]
     Stripped {
@@ -56,6 +70,8 @@ pub struct Section {
     pub name: String,
     /// What it holds.
     pub kind: SectionKind,
+    /// The address it has while the program runs.
+    pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
 }
@@ -151,7 +167,8 @@ impl Elf {
                 continue;
             }
             if let Some(kind) = section_kind(&section) {
-                sections.push((section.address(), section.index(), Section { name, kind, bytes: section.size() }));
+                let (address, bytes) = (section.address(), section.size());
+                sections.push((address, section.index(), Section { name, kind, address, bytes }));
             }
         }
         sections.sort_by_key(|(address, ..)| *address);
