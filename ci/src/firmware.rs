@@ -55,17 +55,11 @@ fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget) -> Re
     Ok(())
 }
 
-/// The image holds the bodies of exactly the kernels the plan uses, and no reference kernel. A body is
-/// a function `run…` of `kiln_kernels`; its address is taken, so it can't be inlined away.
+/// The image holds the bodies of exactly the kernels the plan uses, and no reference kernel.
 fn only_used_kernels(elf: &Elf, planned: &Planned) -> Result<()> {
     ensure!(!elf.mentions("kiln_ops::"), "the firmware contains operators' host code");
-    let is_body = |name: &str| {
-        let path = name.split("::<").next().unwrap_or(name);
-        path.starts_with("kiln_kernels::")
-            && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
-    };
     // Counted, not named: some compilers leave type arguments out of names.
-    let bodies: Vec<&str> = elf.symbols.iter().map(|s| s.name.as_str()).filter(|n| is_body(n)).collect();
+    let bodies: Vec<&str> = elf.kernel_bodies().map(|s| s.name.as_str()).collect();
     let used: Vec<&str> = planned.kernels.iter().map(|k| k.name).collect();
     ensure!(bodies.len() == used.len(), "the plan uses {used:?}, but the firmware has {bodies:?}");
     Ok(())

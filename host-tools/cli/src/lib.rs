@@ -12,6 +12,7 @@ mod error;
 pub mod input;
 pub mod inspect;
 pub mod model;
+pub mod profile;
 pub mod report;
 pub mod sources;
 mod values;

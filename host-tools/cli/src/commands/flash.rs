@@ -8,6 +8,7 @@ use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_codegen::flashing::recipe;
+use kiln_codegen::profile::ramp;
 use kiln_codegen::symbols::Elf;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
@@ -101,12 +102,7 @@ fn run_once(
 ) -> Result<bool, CliError> {
     let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());
     let entry = planned.main_entry().ok_or_else(|| failed(&"the model has nothing to run"))?;
-    let sizes = |values: &[kiln_planner::graph::ValueId]| -> Vec<usize> {
-        values.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
-    };
-    // Byte i is i mod 256 - 128, as in the published instruction counts.
-    let ramp = |bytes: &usize| (0..*bytes).map(|i| (i as u8).wrapping_sub(128)).collect::<Vec<u8>>();
-    let inputs: Vec<Vec<u8>> = sizes(&entry.inputs).iter().map(ramp).collect();
+    let inputs = ramp(graph, entry);
     let directory = tempfile::tempdir().map_err(|e| failed(&e))?;
     let replayed = Emulation::new(board, elf, directory.path()).replay(&inputs.concat()).map_err(|e| failed(&e))?;
     let mut runner = Runner::new(&planned.bytes).map_err(|e| failed(&e))?;
