@@ -273,8 +273,7 @@ mod glue {{
 
 {glue}
 
-    // Kept out of `main`, so that the code a model needs can be told from the firmware's own.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn ready() -> impl {kind} {{
         {make}()
     }}

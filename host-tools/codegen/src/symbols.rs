@@ -356,7 +356,7 @@ mod tests {
             ("kiln_kernels::conv::run", Origin::Kiln),
             ("<kiln_core::plan::Step as core::clone::Clone>::clone", Origin::Kiln),
             ("kiln_device::replay::run_model::<fw::glue::Glue>", Origin::Kiln),
-            ("fw::glue::ready", Origin::Kiln),
+            ("fw::glue::set_up", Origin::Kiln),
             ("core::slice::copy", Origin::Kiln),
             ("kiln_conv_smlad", Origin::Kiln),
             ("memcpy", Origin::Builtins),

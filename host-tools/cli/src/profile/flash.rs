@@ -68,6 +68,9 @@ impl Parts<'_> {
                 None => format!("kernels, shared: {}", module.split([' ', '>']).next().unwrap_or(module)),
             },
             (Some("kiln_core" | "kiln_device" | "core"), _) => "executor".to_owned(),
+            (Some("libm"), _) => "libm".to_owned(),
+            // Among constants only linker scripts give names without a path: marks, not things.
+            (_, None) if section.kind != SectionKind::Code => UNNAMED.to_owned(),
             _ if symbol.origin == Origin::Builtins => "compiler's run-time library".to_owned(),
             _ => "model's crate".to_owned(),
         };

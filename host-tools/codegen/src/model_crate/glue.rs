@@ -69,6 +69,8 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
         }}
     }}
 
+    // Kept out of the replay loop, so that the code a model needs can be told from the firmware's own.
+    #[inline(never)]
     fn set_up(arena: &mut Arena) -> Replayed<'_> {{
         match Model::new(arena) {{
             Ok(model) => Replayed(model),
