@@ -25,9 +25,12 @@ pub struct Budget {
 
 /// By how many percent instructions may shrink before the file must be told.
 const SHRINK_PERCENT: u64 = 2;
-/// By how many percent instructions may exceed their budget where another compiler, or a `core` that came compiled,
-/// is used than the one they were counted with.
-const OTHER_COMPILER_PERCENT: u64 = 3;
+
+/// How many instructions more pass where `core` was built from source: its memory functions are built for size then, and
+/// the executor calls them. Measured: 0.1 percent and 300 at most.
+fn built_core_slack(limit: u64) -> u64 {
+    limit / 500 + 500
+}
 
 /// All budgets: model, then board.
 pub type Budgets = BTreeMap<String, BTreeMap<String, Budget>>;
@@ -39,8 +42,8 @@ pub fn read() -> Result<Budgets> {
     toml::from_str(&text).with_context(|| format!("parsing {}", path.display()))
 }
 
-/// Compares what was measured with its budget; `reference` says whether it was built as the file says.
-pub fn check(model: &str, board: &str, budget: &Budget, measured: &Budget, reference: bool) -> Result<()> {
+/// Compares what was measured with its budget; `built_core` says whether `core` was built from source.
+pub fn check(model: &str, board: &str, budget: &Budget, measured: &Budget, built_core: bool) -> Result<()> {
     for (what, limit, value) in
         [("arena", budget.arena, measured.arena), ("constants", budget.constants, measured.constants)]
     {
@@ -50,20 +53,20 @@ pub fn check(model: &str, board: &str, budget: &Budget, measured: &Budget, refer
             );
         }
     }
-    let slack = if reference { 0 } else { OTHER_COMPILER_PERCENT };
+    let slack = if built_core { built_core_slack(budget.instructions) } else { 0 };
     let limits = [
         ("bytes of code", Some(budget.code), Some(measured.code), 0),
         ("instructions", Some(budget.instructions), Some(measured.instructions), slack),
-        ("bytes of stack", budget.stack, measured.stack, slack),
+        ("bytes of stack", budget.stack, measured.stack, 0),
     ];
     for (what, limit, value, slack) in limits {
         let (Some(limit), Some(value)) = (limit, value) else { continue };
-        if value > limit + limit * slack / 100 {
+        if value > limit + slack {
             bail!("{model} on {board}: {value} {what}, {} more than ci/budgets.toml allows", value - limit);
         }
     }
     let (limit, value) = (budget.instructions, measured.instructions);
-    if reference && value < limit - limit * SHRINK_PERCENT / 100 {
+    if value < limit - limit * SHRINK_PERCENT / 100 {
         bail!(
             "{model} on {board}: {value} instructions, more than {SHRINK_PERCENT} % fewer than the {limit} that \
              ci/budgets.toml allows; lower the budget, so that what was gained is kept"
@@ -79,26 +82,24 @@ mod tests {
     #[test]
     fn growth_fails_and_the_file_parses() {
         let budget = Budget { arena: 10, constants: 20, code: 30, instructions: 1_000, stack: Some(100) };
-        let passes = |measured: Budget, reference| check("m", "b", &budget, &measured, reference).is_ok();
-        for reference in [true, false] {
-            assert!(passes(budget, reference));
-            assert!(passes(Budget { code: 29, instructions: 980, stack: Some(92), ..budget }, reference));
-            assert!(passes(Budget { stack: None, ..budget }, reference));
-            for grown in [
+        let passes = |measured: Budget, built_core| check("m", "b", &budget, &measured, built_core).is_ok();
+        for built_core in [true, false] {
+            assert!(passes(budget, built_core));
+            assert!(passes(Budget { code: 29, instructions: 980, stack: Some(92), ..budget }, built_core));
+            assert!(passes(Budget { stack: None, ..budget }, built_core));
+            for bad in [
                 Budget { arena: 11, ..budget },
                 Budget { constants: 21, ..budget },
                 Budget { code: 31, ..budget },
-                Budget { instructions: 1_031, ..budget },
+                Budget { instructions: 1_503, ..budget },
+                Budget { instructions: 979, ..budget },
                 Budget { stack: Some(104), ..budget },
             ] {
-                assert!(!passes(grown, reference), "{grown:?}");
+                assert!(!passes(bad, built_core), "{bad:?}");
             }
         }
-        for (instructions, reference, expected) in
-            [(1_001, true, false), (1_030, false, true), (979, true, false), (979, false, true)]
-        {
-            assert_eq!(passes(Budget { instructions, ..budget }, reference), expected, "{instructions}");
-        }
+        assert!(passes(Budget { instructions: 1_502, ..budget }, true));
+        assert!(!passes(Budget { instructions: 1_001, ..budget }, false));
         assert!(!read().unwrap().is_empty());
     }
 }

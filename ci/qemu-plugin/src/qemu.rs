@@ -95,18 +95,20 @@ unsafe extern "C" fn install(id: u64, _info: *const c_void, count: c_int, argume
         let file = File::create(&options.out).map_err(|e| format!("cannot make {}: {e}", options.out.display()))?;
         Ok((options, Counter::new(file)))
     });
-    match prepared.map(|plugin| PLUGIN.set(plugin)) {
-        Ok(Ok(())) => {
-            // SAFETY: the id is this plugin's, and the callback is as the interface wants it.
-            unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };
-            0
-        }
-        Ok(Err(_)) => 1,
+    let plugin = match prepared {
+        Ok(plugin) => plugin,
         Err(message) => {
             eprintln!("kiln-qemu-plugin: {message}");
-            1
+            return 1;
         }
+    };
+    if PLUGIN.set(plugin).is_err() {
+        eprintln!("kiln-qemu-plugin: loaded twice");
+        return 1;
     }
+    // SAFETY: the id is this plugin's, and the callback is as the interface wants it.
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };
+    0
 }
 
 extern "C" fn on_translation(_id: u64, translated: *mut TranslatedBlock) {
