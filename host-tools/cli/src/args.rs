@@ -28,6 +28,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Run a model on this computer
     Run(RunArgs),
+    /// Count what a run costs on an emulated board, step by step, and what memory it takes
+    Profile(ProfileArgs),
     /// Replay a folder's recorded cases and name the first step that differs
     Verify(VerifyArgs),
     /// Build the firmware and run it on a board or its emulator
@@ -78,6 +80,25 @@ pub struct RunArgs {
     /// Run the plan made for this board's CPU family, on this computer
     #[arg(long, value_name = "BOARD")]
     pub board: Option<String>,
+}
+
+/// Arguments of `kiln profile`.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// The model: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// The name of an emulated board, or the path of its .toml file
+    #[arg(long, value_name = "BOARD", required_unless_present = "device")]
+    pub board: Option<String>,
+    /// Not there yet: time a run on a device
+    #[arg(long, value_name = "DEVICE", hide = true, conflicts_with = "board")]
+    pub device: Option<String>,
+    /// Print JSON (fields in docs/cli.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Compare with what --json printed before; exit 1 when instructions, code, stack or RAM grew
+    #[arg(long, value_name = "OLD.json")]
+    pub compare: Option<PathBuf>,
 }
 
 /// Arguments of `kiln verify`.

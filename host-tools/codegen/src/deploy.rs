@@ -75,6 +75,7 @@ impl Deployment<'_> {
         let name = match mode {
             Mode::Replay => format!("{package}-firmware"),
             Mode::Dump => format!("{package}-dump"),
+            Mode::Profile => format!("{package}-profile"),
         };
         let dependencies = [PathDependency { package, path }];
         let firmware = Firmware {

@@ -58,9 +58,9 @@ pub enum FirmwareError {
         source: io::Error,
     },
     /// Cargo failed.
-    #[error("building the firmware in {} failed ({toolchain}):\n{output}", .directory.display())]
+    #[error("building {} failed ({toolchain}):\n{output}", .directory.display())]
     Build {
-        /// The firmware crate.
+        /// The crate.
         directory: PathBuf,
         /// The toolchain.
         toolchain: String,
@@ -85,6 +85,8 @@ pub enum Mode {
     Replay,
     /// The same, and writes what each step wrote.
     Dump,
+    /// The same over painted memory, and writes what each run touched of arena and stack.
+    Profile,
 }
 
 /// A crate the firmware uses, by path.
@@ -105,8 +107,9 @@ pub struct Firmware<'a> {
     pub board: &'a Board,
     /// The model's crate and whatever else the glue uses; Kiln's crate for the board need not be named.
     pub dependencies: &'a [PathDependency],
-    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, called
-    /// once; `Replay` is in scope, and `platform`, Kiln's crate for the board.
+    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, or for [`Mode::Profile`]
+    /// `fn setup() -> impl Setup`, called once; both traits are in scope, and `platform`, Kiln's crate for the
+    /// board.
     pub glue: &'a str,
     /// The root of Kiln's source tree.
     pub sources: &'a Path,
@@ -225,9 +228,10 @@ debug = false
     }
 
     fn main_rs(&self, platform: &Platform) -> String {
-        let run = match self.mode {
-            Mode::Replay => "replay_and_exit",
-            Mode::Dump => "dump_and_exit",
+        let (run, kind, make) = match self.mode {
+            Mode::Replay => ("replay_and_exit", "Replay", "model"),
+            Mode::Dump => ("dump_and_exit", "Replay", "model"),
+            Mode::Profile => ("profile_and_exit", "Setup", "setup"),
         };
         format!(
             r#"//! Written by Kiln: runs a model over the cases of a file.
@@ -236,23 +240,23 @@ debug = false
 
 use {krate} as platform;
 
+// What one kind of firmware does not use, another does.
+#[allow(unused_imports, dead_code)]
 mod glue {{
-    #[allow(unused_imports)]
-    use super::platform::{{self, Replay}};
+    use super::platform::{{self, Replay, Setup}};
 
 {glue}
 
-    // Kept out of `main`, so that the code a model needs can be told from the firmware's own.
-    #[inline(never)]
-    pub(crate) fn set_up() -> impl Replay {{
-        model()
+    #[inline(always)]
+    pub(crate) fn ready() -> impl {kind} {{
+        {make}()
     }}
 }}
 
 // SAFETY: nothing else is called so, and start-up code calls it once.
 #[unsafe(export_name = "main")]
 extern "C" fn start() -> ! {{
-    platform::{run}(&mut glue::set_up())
+    platform::{run}(&mut glue::ready())
 }}
 "#,
             krate = platform.krate(),
@@ -344,7 +348,7 @@ pub(crate) fn copy_if_newer(from: &Path, to: &Path) -> Result<(), FirmwareError>
     Ok(())
 }
 
-fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
+pub(crate) fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
     let output = cargo.output().map_err(|source| FirmwareError::Start { toolchain: toolchain.describe(), source })?;
     if output.status.success() {
         return Ok(());

@@ -2,6 +2,7 @@
 
 pub mod board_firmware;
 pub mod code;
+pub mod count;
 pub mod deploy;
 mod drive;
 pub mod dump;
@@ -12,6 +13,8 @@ pub mod forbidden;
 pub mod image;
 pub mod model_crate;
 mod platform;
+pub mod plugin;
+pub mod profile;
 pub mod ramp;
 pub mod references;
 pub mod stack;

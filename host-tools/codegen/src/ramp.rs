@@ -1,7 +1,7 @@
 //! What a model makes of a ramp: how firmware is tried without a file of inputs.
 
-use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
+use kiln_planner::{Planned, PlannedEntry};
 use kiln_target_host::{RunError, Runner};
 
 /// What goes into the main entry and what comes out of it, the bytes of one tensor after another.
@@ -21,12 +21,16 @@ impl Ramp {
     /// [`RunError`], for a plan this computer can't run.
     pub fn run(graph: &Graph, planned: &Planned) -> Result<Self, RunError> {
         let Some(entry) = planned.main_entry() else { return Ok(Self { inputs: vec![], outputs: vec![] }) };
-        let sizes = entry.inputs.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0));
-        let inputs: Vec<Vec<u8>> = sizes.map(ramp).collect();
+        let inputs = inputs(graph, entry);
         let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let outputs = Runner::new(&planned.bytes)?.run(&entry.name, &slices)?.concat();
         Ok(Self { inputs: inputs.concat(), outputs })
     }
+}
+
+/// Bytes for every input of an entry.
+pub fn inputs(graph: &Graph, entry: &PlannedEntry) -> Vec<Vec<u8>> {
+    entry.inputs.iter().map(|&id| ramp(graph.value(id).ty.bytes().unwrap_or(0))).collect()
 }
 
 fn ramp(bytes: u64) -> Vec<u8> {

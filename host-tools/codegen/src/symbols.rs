@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
-use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex};
+use object::elf::{PF_X, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SectionIndex, SegmentFlags};
 use object::{SymbolKind, read};
 use rustc_demangle::demangle;
 
@@ -59,6 +59,8 @@ pub struct Elf {
     pub sections: Vec<Section>,
     /// The symbols in them, in address order, one for each address: aliases are left out.
     pub symbols: Vec<Symbol>,
+    /// Address of the first executable segment; 0 where there is none.
+    pub code: u64,
     /// All symbol names, demangled, aliases included.
     names: Vec<String>,
 }
@@ -202,9 +204,14 @@ impl Elf {
                 });
             }
         }
+        let executable = |segment: &read::Segment<'_, '_>| match segment.flags() {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.contains(PF_X),
+            _ => false,
+        };
+        let code = file.segments().filter(executable).map(|segment| segment.address()).min().unwrap_or(0);
         keep_one_an_address(&mut symbols);
         fill_in_sizes(&mut symbols, &sections);
-        Ok(Self { sections: sections.into_iter().map(|(_, _, section)| section).collect(), symbols, names })
+        Ok(Self { sections: sections.into_iter().map(|(_, _, section)| section).collect(), symbols, code, names })
     }
 
     /// The symbols firmware must not have: allocator, panics, formatting. Sorted, none twice.
@@ -222,6 +229,12 @@ impl Elf {
     /// Whether a symbol's name contains `part`, such as the path of a kernel.
     pub fn mentions(&self, part: &str) -> bool {
         self.names.iter().any(|name| name.contains(part))
+    }
+
+    /// The bodies of kernels. A body is a function `run…` of `kiln_kernels`; its address is taken, so it can't be
+    /// inlined away.
+    pub fn kernel_bodies(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(|symbol| is_kernel_body(&symbol.name))
     }
 
     /// Bytes by kind of section.
@@ -310,6 +323,11 @@ fn fill_in_sizes(symbols: &mut [Symbol], sections: &[Placed]) {
     }
 }
 
+fn is_kernel_body(name: &str) -> bool {
+    let path = name.split("::<").next().unwrap_or(name);
+    path.starts_with("kiln_kernels::") && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
+}
+
 fn origin(name: &str) -> Origin {
     const PLATFORM_CRATES: [&str; 6] =
         ["kiln_device", "kiln_cortex_m", "cortex_m_rt", "kiln_riscv", "riscv_rt", "kiln_linux"];
@@ -370,6 +388,16 @@ mod tests {
             ("_start_trap_rust", Origin::Platform),
         ] {
             assert_eq!(origin(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_told_from_other_functions_of_kernels() {
+        for name in ["kiln_kernels::conv2d::run", "kiln_kernels::pool2d::run_max::<f32>"] {
+            assert!(is_kernel_body(name), "{name}");
+        }
+        for name in ["kiln_kernels::conv2d::check", "kiln_kernels::run::helper", "kiln_core::run", "run"] {
+            assert!(!is_kernel_body(name), "{name}");
         }
     }
 

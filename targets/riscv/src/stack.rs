@@ -5,6 +5,7 @@
 
 use core::arch::asm;
 
+use kiln_device::profile::StackUse;
 use kiln_device::stack::Stack;
 
 unsafe extern "C" {
@@ -35,6 +36,20 @@ pub fn paint() {
 #[inline(never)]
 pub fn used() -> usize {
     stack().used()
+}
+
+/// Measures what a run uses by painting: a frame's words that were never written don't count at the deepest point, and
+/// less than 128 bytes count as that many.
+pub struct Painted;
+
+impl StackUse for Painted {
+    #[inline(never)]
+    fn used_by(&self, run: impl FnOnce()) -> Option<u32> {
+        paint();
+        let before = in_use();
+        run();
+        Some(used().wrapping_sub(before) as u32)
+    }
 }
 
 #[inline(always)]

@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::CliError;
+
 /// The version of the JSON.
 pub const FORMAT: u32 = 1;
 
@@ -192,4 +194,16 @@ pub struct AllBoards {
     pub model: String,
     /// One report a board.
     pub boards: Vec<PlanReport>,
+}
+
+/// A report as the text that is printed.
+///
+/// # Errors
+///
+/// None that is expected: reports have no key that is no text.
+pub fn to_text(report: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(report).map_err(|e| CliError::Stdout(e.into()))?;
+    // JSON allows DEL and the C1 controls as they are, but terminals obey them.
+    let one = |c: char| if c.is_control() && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    Ok(text.chars().map(one).collect::<String>() + "\n")
 }
