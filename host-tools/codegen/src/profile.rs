@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use kiln_device::profile::{ARENA_RECORD, PATTERNS, STACK_RECORD};
+use kiln_device::stack::MARGIN;
 
 use crate::count::{CountError, CountedRun, Counting};
 use crate::deploy::{DeployError, Deployment};
 use crate::emulate::{EmulateError, Emulation};
 use crate::firmware::Mode;
+use crate::stack::{StackError, stack_of};
 use crate::symbols::{Elf, SymbolsError};
 
 /// A model that could not be measured.
@@ -29,6 +31,19 @@ pub enum ProfileError {
     /// The counts could not be had.
     #[error(transparent)]
     Count(#[from] CountError),
+    /// The image does not say how deep its stack gets.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// A run used more stack than was computed.
+    #[error("{} used {painted} bytes of stack where at most {computed} were computed; report this", .elf.display())]
+    StackBound {
+        /// The firmware.
+        elf: PathBuf,
+        /// Bytes as painting shows them.
+        painted: u64,
+        /// Bytes that were computed.
+        computed: u64,
+    },
     /// The counts are not of the runs and steps that there were.
     #[error(
         "{} ran {runs} times with {steps} steps each, but {counted_runs} runs and in the first of them \
@@ -85,6 +100,8 @@ pub struct Profile {
     /// Bytes of stack that the run used beyond its caller's, as far as painting shows; `None` where it can't be
     /// painted.
     pub stack: Option<u64>,
+    /// Bytes of stack that any run can use at most, from the linked image; `None` where the system gives the stack.
+    pub stack_bound: Option<u64>,
     /// What was touched of the plan's arena.
     pub arena: Touched,
     /// The outputs, one after another.
@@ -153,7 +170,18 @@ pub fn profile(
         let ram = record(case, ARENA_RECORD, "the arena")?;
         arenas.push((pattern, ram.get(state..).unwrap_or_default()));
     }
-    Ok(Profile { run: run.clone(), stack, arena: touched(&arenas), outputs: outputs.to_vec(), elf })
+    let stack_bound = match stack {
+        Some(painted) => {
+            let computed = stack_of(&path, "kiln_device::replay::run_model")?.bytes;
+            // Painting can't tell less than its margin.
+            if painted > computed.max(MARGIN as u64) {
+                return Err(ProfileError::StackBound { elf: path, painted, computed });
+            }
+            Some(computed)
+        }
+        None => None,
+    };
+    Ok(Profile { run: run.clone(), stack, stack_bound, arena: touched(&arenas), outputs: outputs.to_vec(), elf })
 }
 
 /// What differs, in any of the memories, from the pattern that was painted there.

@@ -9,7 +9,7 @@ const PAINT: u32 = 0x5AFE_57AC;
 
 /// Bytes below the stack pointer that are left alone while painting, so that the frames of those who paint
 /// survive.
-const MARGIN: usize = 128;
+pub const MARGIN: usize = 128;
 
 /// The memory a stack may grow into.
 #[derive(Clone, Copy, Debug)]

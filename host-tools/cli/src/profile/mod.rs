@@ -37,7 +37,7 @@ pub fn report(
         total: cost(measured.run.counts, entry.steps.iter().map(|step| step.cost.macs).sum()),
         executor: cost(measured.run.executor(), 0),
         steps: steps.collect(),
-        stack: Stack { computed: None, painted: measured.stack },
+        stack: Stack { computed: measured.stack_bound, painted: measured.stack },
         ram: Ram {
             arena: planned.arena_bytes,
             arena_touched: measured.arena.bytes,
