@@ -7,6 +7,9 @@
 //! values.
 //!
 //! [`clean`] is what every graph goes through before it is planned.
+//!
+//! [`quantize`](mod@quantize) and [`recognize_layers`] promise less: they change bits. [`differentiate`] and
+//! [`fuse_elementwise`] add and replace nodes, and no value changes.
 
 mod backward;
 mod clean;
@@ -15,6 +18,7 @@ mod drop_dead;
 mod error;
 mod fold_constants;
 mod fuse_elementwise;
+pub mod quantize;
 mod recognize_layers;
 mod simplify_views;
 
