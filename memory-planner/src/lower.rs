@@ -158,6 +158,8 @@ impl Emit for Collect<'_> {
 pub(crate) struct Lowering<'g> {
     graph: &'g Graph,
     target: TargetId,
+    /// Whether references go before kernels.
+    references: bool,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -172,10 +174,10 @@ struct Work {
 }
 
 impl<'g> Lowering<'g> {
-    pub(crate) fn new(graph: &'g Graph, target: TargetId) -> Lowering<'g> {
+    pub(crate) fn new(graph: &'g Graph, target: TargetId, references: bool) -> Lowering<'g> {
         let states = graph.values.iter().enumerate().filter(|(_, v)| v.source == Source::State);
         let states = states.map(|(i, v)| StateSlot { value: ValueId(i as u32), align: v.ty.dtype.align() as u64 });
-        Lowering { graph, target, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
+        Lowering { graph, target, references, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
     }
 
     /// Every node without a kernel, once all entries went through.
@@ -261,7 +263,8 @@ impl<'g> Lowering<'g> {
         };
         let inputs: Vec<Operand<'_>> = node.inputs.iter().map(|&id| operand(id)).collect();
         let operation = Operation { op: node.op, inputs: &inputs, output: operand(node.output) };
-        let Some(kernel) = table::choose(&operation, self.target) else {
+        let reference = if self.references { table::reference(&operation) } else { None };
+        let Some(kernel) = reference.or_else(|| table::choose(&operation, self.target)) else {
             let shapes = |o: &Operand<'_>| format!("{} {:?}", o.ty.dtype.name(), o.ty.shape);
             let list: Vec<String> = inputs.iter().map(shapes).collect();
             self.unsupported.push(Unsupported {

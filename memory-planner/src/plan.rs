@@ -20,12 +20,15 @@ pub struct Options {
     pub budget: Budget,
     /// Whether outputs may overlap inputs. Turning it off helps to look for a wrong lag.
     pub overlap: bool,
+    /// Whether operators run their references even where a kernel applies. Turning it on helps to look for a
+    /// wrong kernel.
+    pub references: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true }
+        Options { target, budget: Budget::default(), overlap: true, references: false }
     }
 }
 
@@ -155,7 +158,7 @@ impl PlannedEntry {
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     graph.validate()?;
-    let mut lowering = Lowering::new(graph, options.target);
+    let mut lowering = Lowering::new(graph, options.target, options.references);
     let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);
