@@ -3,16 +3,21 @@
 use std::path::PathBuf;
 
 use kiln_boards::Board;
+use kiln_codegen::deploy::Deployment;
+use kiln_codegen::emulate::Emulation;
+use kiln_codegen::firmware::Mode;
+use kiln_codegen::symbols::Elf;
 use kiln_codegen::target_of;
 use kiln_core::{DType, Shape};
 use kiln_ops::{
-    Activation, ArgMax, AveragePool2dGrad, Cast, Concat, Conv2d, Conv2dInputGrad, Conv2dWeightGrad, Distribution,
-    Function, Map, MatMul, MaxPool2dGrad, MaxPool2dPick, Op, Pool2d, PoolKind, Random, Reduce, ReduceKind, Scatter,
-    Slice, Softmax,
+    Activation, Add, ArgMax, AveragePool2dGrad, Cast, Concat, Conv2d, Conv2dInputGrad, Conv2dWeightGrad, Copy,
+    Dequantize, Distribution, Expand, FullyConnected, Function, Fused, LogSoftmax, Map, MatMul, MaxPool2dGrad,
+    MaxPool2dPick, Op, Pool2d, PoolKind, Quantize, Random, Reduce, ReduceKind, Scatter, Slice, Softmax, Transpose,
 };
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::kiln_file::{About, KilnFile};
 use kiln_planner::{Options, plan};
+use kiln_target_host::Runner;
 
 use crate::support::{arg, kiln_fine};
 use crate::verify::can_emulate;
@@ -102,17 +107,65 @@ fn training() -> Maker {
     m
 }
 
+/// The operators that [`training`] leaves out.
+fn inference(m: &mut Maker) {
+    let image = m.input("picture", DType::F32, &[1, 5, 4, 3]);
+    let weights = m.input("filter", DType::F32, &[2, 2, 2, 3]);
+    let conv =
+        Conv2d { strides: [1, 2], dilations: [1, 1], pads: [1, 0, 0, 1], groups: 1, activation: Activation::Relu6 };
+    m.output(conv, &[image, weights]);
+    let pool =
+        Pool2d { kind: PoolKind::Average, kernel: [2, 3], strides: [1, 1], pads: [0; 4], activation: Activation::None };
+    m.output(pool, &[image]);
+    let matrix = m.input("matrix", DType::F32, &[4, 60]);
+    m.output(FullyConnected { keep_dims: false, activation: Activation::None }, &[image, matrix]);
+    m.output(LogSoftmax, &[image]);
+    m.output(Softmax { beta: 1.0 }, &[image]);
+    m.output(Copy, &[image]);
+    m.output(Transpose::new(&[2, 0, 3, 1]).unwrap(), &[image]);
+    m.output(Expand { shape: Shape::new(&[3, 5, 4, 3]).unwrap() }, &[image]);
+    m.output(Add { activation: Activation::Relu }, &[image, image]);
+    let quant = Quant::per_tensor(0.01, 3);
+    let small = m.graph.add_node(0, "small", Op::from(Quantize), &[image], quant).unwrap();
+    m.output(Dequantize, &[small]);
+    // |picture|
+    let program = [1, 0, 0, 0, Function::Abs as u8, 0, 0, 0];
+    let ty = tensor_type(DType::U8, &[8]).unwrap();
+    let program = m.graph.add_constant("program", ty, Quant::default(), program.to_vec());
+    m.output(Fused { dtype: DType::F32, shape: Shape::new(&[1, 5, 4, 3]).unwrap() }, &[image, program]);
+}
+
 /// Builds firmware, which must hold nothing that panics, and demands this computer's bytes of it.
-fn runs_on_a_board(maker: Maker) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = maker.file(&folder);
-    if !can_emulate(&Board::builtin(BOARD).unwrap()) {
+fn runs_on_a_board(graph: &Graph, references: bool) {
+    let board = Board::builtin(BOARD).unwrap();
+    if !can_emulate(&board) {
         return;
     }
-    let text = kiln_fine(["flash", &arg(&path), "--board", BOARD]);
-    println!("{text}");
-    assert!(text.contains("no allocator, no panic"), "{text}");
-    assert!(text.contains("equal this computer's, byte for byte"), "{text}");
+    let planned = plan(graph, &Options { references, ..Options::for_target(target_of(&board)) }).unwrap();
+    let root = kiln_cli::sources::root().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let build = kiln_cli::sources::firmware_build(&root);
+    let deployment =
+        Deployment { graph, planned: &planned, board: &board, sources: &root, out: folder.path(), build: &build };
+    let path = deployment.build(Mode::Replay).unwrap();
+    let elf = Elf::read(&path).unwrap();
+    assert_eq!(elf.forbidden(), []);
+    println!("{}, references {references}: {} bytes of code", graph.name, elf.kiln_code_bytes());
+
+    let mut number = 0u32;
+    let mut next = || {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (number >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let inputs: Vec<Vec<u8>> = graph.entries[0]
+        .inputs
+        .iter()
+        .map(|&id| (0..graph.value(id).ty.shape.elements().unwrap()).flat_map(|_| next().to_le_bytes()).collect())
+        .collect();
+    let replayed = Emulation::new(&board, &path, folder.path()).replay(&inputs.concat()).unwrap();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let here = Runner::new(&planned.bytes).unwrap().run("infer", &inputs).unwrap();
+    assert!(replayed.outputs == here.concat(), "{BOARD} computes something else");
 }
 
 #[test]
@@ -130,10 +183,13 @@ fn reports_name_references() {
 
 #[test]
 fn references_run_on_a_board() {
-    runs_on_a_board(double());
+    runs_on_a_board(&double().graph, false);
+    let mut all = training();
+    inference(&mut all);
+    runs_on_a_board(&all.graph, true);
 }
 
 #[test]
 fn training_rows_run_on_a_board() {
-    runs_on_a_board(training());
+    runs_on_a_board(&training().graph, false);
 }
