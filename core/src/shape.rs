@@ -50,9 +50,12 @@ impl Shape {
     /// The shape with these dimensions, outermost first.
     pub fn new(dims: &[u32]) -> Result<Shape, ShapeError> {
         let mut shape = Shape::SCALAR;
-        match shape.dims.get_mut(..dims.len()) {
-            Some(place) => place.copy_from_slice(dims),
-            None => return Err(ShapeError::Rank(dims.len())),
+        if dims.len() > MAX_RANK {
+            return Err(ShapeError::Rank(dims.len()));
+        }
+        // As one copy this would be a place to panic in, on devices.
+        for (to, &from) in shape.dims.iter_mut().zip(dims) {
+            *to = from;
         }
         shape.rank = dims.len() as u8;
         Ok(shape)

@@ -39,6 +39,7 @@ mod pool2d_grad;
 mod quantize;
 mod random;
 mod reduce;
+mod reference;
 mod requantize;
 pub mod rows;
 mod softmax;

@@ -23,12 +23,15 @@ pub struct Options {
     /// Whether inputs and outputs lie outside the arena, in memory that a host's executor binds at each run.
     /// Such a plan does not run on a device.
     pub external: bool,
+    /// Whether operators run their references even where a kernel applies. Turning it on helps to look for a
+    /// wrong kernel.
+    pub references: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false }
+        Options { target, budget: Budget::default(), overlap: true, external: false, references: false }
     }
 }
 
@@ -167,7 +170,7 @@ impl PlannedEntry {
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     graph.validate()?;
-    let mut lowering = Lowering::new(graph, options.target, options.external);
+    let mut lowering = Lowering::new(graph, options);
     let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);

@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, TargetId};
 use kiln_kernels::code::{code_bytes, family};
-use kiln_kernels::table::{KERNEL_COUNT, KERNELS, choose, host_rows, kernel};
+use kiln_kernels::table::{KERNEL_COUNT, KERNELS, REFERENCES, choose, host_rows, kernel};
 
 use crate::generate::{case, conv2d, depthwise};
 use crate::support::Random;
@@ -21,7 +21,7 @@ fn numbers_and_names_are_unique() {
     }
     let rows = host_rows();
     assert_eq!(rows.len(), KERNEL_COUNT);
-    assert!(rows.iter().zip(KERNELS).all(|(r, k)| r.number() == k.number));
+    assert!(rows.iter().zip(KERNELS.iter().chain(REFERENCES)).all(|(r, k)| r.number() == k.number));
     assert!(kernel(0).is_none());
 }
 

@@ -14,4 +14,5 @@ mod real_boards;
 mod snapshots;
 mod support;
 mod synthetic;
+mod training;
 mod verify;
