@@ -44,14 +44,12 @@ impl<'a> Program<'a> {
             return None;
         }
         let program = Program { inputs, immediates, instructions };
-        let mut known = inputs + constants;
-        for bytes in instructions.chunks_exact(4) {
+        for (known, bytes) in (inputs + constants..).zip(instructions.chunks_exact(4)) {
             let instruction = decode(bytes)?;
             let read = instruction.operands.get(..instruction.function.arity())?;
             if read.iter().any(|&operand| operand as usize >= known) {
                 return None;
             }
-            known += 1;
         }
         Some(program)
     }
