@@ -33,6 +33,9 @@ pub struct Board {
     pub memory: Vec<MemoryRegion>,
     /// How programs are run on it.
     pub run: Run,
+    /// The firmware crate models are built into; none where Kiln builds firmware without one, or none at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<FirmwareCrate>,
 }
 
 impl Board {
@@ -60,6 +63,15 @@ impl Board {
     pub fn is_host(&self) -> bool {
         self.run == Run::Host {}
     }
+}
+
+/// A crate that sets a real board up by its HAL and runs a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareCrate {
+    /// Its directory's name, beside the board files.
+    #[serde(rename = "crate")]
+    pub name: String,
 }
 
 /// A contiguous range of addresses.
@@ -177,6 +189,13 @@ impl Run {
             Self::Bossac {} => "bossac",
             Self::Linux {} => "linux",
         }
+    }
+
+    /// The family number of [`Run::Uf2`]; `None` for other kinds, and where it is no number of 32 bits.
+    pub fn uf2_family(&self) -> Option<u32> {
+        let Self::Uf2 { family } = self else { return None };
+        let digits = family.strip_prefix("0x").filter(|digits| !digits.starts_with('+'))?;
+        u32::from_str_radix(digits, 16).ok()
     }
 
     /// Where the board is.

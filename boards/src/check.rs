@@ -1,6 +1,6 @@
 //! What must hold between the fields of a board.
 
-use crate::{Board, IsaFamily, IsaFeature, MemoryKind, MemoryRegion, Run, host};
+use crate::{Board, IsaFamily, IsaFeature, MemoryKind, MemoryRegion, Place, Run, host};
 
 /// Bits that CPUs of a family address memory with.
 fn address_bits(family: IsaFamily) -> u32 {
@@ -13,7 +13,7 @@ fn address_bits(family: IsaFamily) -> u32 {
 
 /// The first field that is wrong, with a sentence about it that follows the field's name.
 pub(crate) fn problem(board: &Board) -> Option<(String, String)> {
-    [name, isa, target, clock, memory, run].iter().find_map(|check| check(board))
+    [name, isa, target, clock, memory, run, firmware].iter().find_map(|check| check(board))
 }
 
 fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String, String)> {
@@ -21,12 +21,14 @@ fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String
 }
 
 fn name(board: &Board) -> Option<(String, String)> {
+    plain("name", &board.name)
+}
+
+/// A name that may be part of a path.
+fn plain(field: &str, name: &str) -> Option<(String, String)> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if board.name.is_empty() || !board.name.chars().all(allowed) {
-        return found(
-            "name",
-            format!("is `{}`: expected lower-case letters, digits, `-` and `_`", board.name.escape_debug()),
-        );
+    if name.is_empty() || !name.chars().all(allowed) {
+        return found(field, format!("is `{}`: expected lower-case letters, digits, `-` and `_`", name.escape_debug()));
     }
     None
 }
@@ -34,6 +36,14 @@ fn name(board: &Board) -> Option<(String, String)> {
 /// Words of board files, for messages.
 fn words<T: std::fmt::Display>(list: &[T]) -> String {
     list.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn firmware(board: &Board) -> Option<(String, String)> {
+    let krate = board.firmware.as_ref()?;
+    if board.run.place() != Place::Real {
+        return found("firmware", "is for real boards only: for this one Kiln writes firmware by itself");
+    }
+    plain("firmware.crate", &krate.name)
 }
 
 fn isa(board: &Board) -> Option<(String, String)> {
@@ -217,15 +227,11 @@ fn run(board: &Board) -> Option<(String, String)> {
             return found(format!("run.{field}"), "is empty");
         }
     }
-    if let Run::Uf2 { family } = &board.run {
-        let digits = family.strip_prefix("0x").unwrap_or_default();
-        if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            let family = family.escape_debug();
-            return found(
-                "run.family",
-                format!("is `{family}`: expected a number like `0xe48bff56`, of at most 32 bits"),
-            );
-        }
+    if let Run::Uf2 { family } = &board.run
+        && board.run.uf2_family().is_none()
+    {
+        let family = family.escape_debug();
+        return found("run.family", format!("is `{family}`: expected a number like `0xe48bff56`, of at most 32 bits"));
     }
     None
 }

@@ -287,3 +287,24 @@ fn contradictions_name_the_field_and_the_rule() {
 fn the_table_of_cycles_is_reserved() {
     assert!(read(&format!("{GOOD}\n[cycles]\nload = 2\n")).is_ok());
 }
+
+#[test]
+fn firmware_crates_are_for_real_boards_and_named_plainly() {
+    let real = GOOD.replace("kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"", "kind = \"bossac\"");
+    let with = |text: &str, krate: &str| read(&format!("{text}[firmware]\ncrate = \"{krate}\"\n"));
+    assert_eq!(with(&real, "demo-1").unwrap().firmware.unwrap().name, "demo-1");
+    for name in ["", "../demo", "a/b", "Demo"] {
+        assert_says(&with(&real, name).unwrap_err().to_string(), &["firmware.crate", "lower-case letters"]);
+    }
+    assert_says(&with(GOOD, "demo").unwrap_err().to_string(), &["firmware", "real boards only"]);
+}
+
+#[test]
+fn uf2_families_are_numbers_of_32_bits() {
+    let from = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    let with = |family: &str| GOOD.replace(from, &format!("kind = \"uf2\"\nfamily = \"{family}\""));
+    assert_eq!(read(&with("0xe48bff56")).unwrap().run.uf2_family(), Some(0xe48b_ff56));
+    for family in ["", "0x", "e48bff56", "0x+1", "0x1e48bff56", "0xg"] {
+        assert_says(&read(&with(family)).unwrap_err().to_string(), &["run.family", "hexadecimal"]);
+    }
+}

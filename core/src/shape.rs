@@ -35,6 +35,7 @@ impl TryFrom<Stored> for Shape {
 
 /// Why a shape could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ShapeError {
     /// More than [`MAX_RANK`] dimensions; the number given.
     Rank(usize),
@@ -49,9 +50,12 @@ impl Shape {
     /// The shape with these dimensions, outermost first.
     pub fn new(dims: &[u32]) -> Result<Shape, ShapeError> {
         let mut shape = Shape::SCALAR;
-        match shape.dims.get_mut(..dims.len()) {
-            Some(place) => place.copy_from_slice(dims),
-            None => return Err(ShapeError::Rank(dims.len())),
+        if dims.len() > MAX_RANK {
+            return Err(ShapeError::Rank(dims.len()));
+        }
+        // As one copy this would be a place to panic in, on devices.
+        for (to, &from) in shape.dims.iter_mut().zip(dims) {
+            *to = from;
         }
         shape.rank = dims.len() as u8;
         Ok(shape)
@@ -109,8 +113,16 @@ impl core::fmt::Debug for Shape {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for Shape {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        self.dims().format(f);
+    }
+}
+
 /// What a tensor holds: element type and shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
     /// Element type.

@@ -164,7 +164,7 @@ impl<const MATH: bool> Arithmetic for F32<MATH> {
                 Neg |a| -a;
                 Abs |a| f32::from_bits(a.to_bits() & !(1 << 31));
                 Sign |a| if a > 0.0 { 1.0 } else if a < 0.0 { -1.0 } else { a };
-                Sqrt |a| libm::sqrtf(a);
+                Sqrt |a| sqrt(a);
                 Floor |a| floor(a);
                 Not |a| truth!(a == 0.0);
                 , Add |a, b| a + b;
@@ -180,6 +180,21 @@ impl<const MATH: bool> Arithmetic for F32<MATH> {
                 , Or |a, b| truth!(a != 0.0 || b != 0.0);
             )
         }
+    }
+}
+
+/// The square root, correctly rounded everywhere, by an instruction where the CPU surely has one.
+#[inline(always)]
+fn sqrt(a: f32) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_mm_cvtss_f32, _mm_set_ss, _mm_sqrt_ss};
+        // SAFETY: SSE is part of x86-64.
+        unsafe { _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        libm::sqrtf(a)
     }
 }
 

@@ -13,6 +13,10 @@ mod add;
 mod arithmetic;
 mod blocks;
 mod cast;
+#[cfg(feature = "host")]
+pub mod code;
+#[cfg(feature = "host")]
+mod code_bytes;
 mod conv2d;
 mod conv2d_grad;
 mod copy;
@@ -35,6 +39,7 @@ mod pool2d_grad;
 mod quantize;
 mod random;
 mod reduce;
+mod reference;
 mod requantize;
 pub mod rows;
 mod softmax;

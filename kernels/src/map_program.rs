@@ -154,10 +154,9 @@ fn allocate(source: &Source, singles: u32, hoist: bool, code: &mut Code) -> Opti
         place[result] = Some(to);
         code.push(instruction.function as u8, to, registers, 0)?;
         for &operand in operands {
-            if source.last[operand] == Some(i) && !hoisted(operand) {
-                if let Some(register) = place[operand].take() {
-                    holds[register] = None;
-                }
+            let done = source.last[operand] == Some(i) && !hoisted(operand);
+            if let Some(register) = place[operand].take_if(|_| done) {
+                holds[register] = None;
             }
         }
     }

@@ -31,7 +31,7 @@ pub struct ReduceParameters {
     pub strides: [u32; 4],
 }
 
-/// The parameters of [`ARG_MAX_F32`], 24 bytes: the input is `[outer, size, inner]`.
+/// The parameters of [`ARG_MAX_F32`], 16 bytes: the input is `[outer, size, inner]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ArgMaxParameters {

@@ -11,6 +11,8 @@ macro_rules! kernels {
     };
 }
 
+pub use crate::reference::rows as reference;
+
 kernels! {
     depthwise::DEPTHWISE_S8,
     conv2d::CONV2D_S8,

@@ -85,27 +85,37 @@ impl Kernel {
 /// Every kernel of every CPU, in order of preference.
 pub const KERNELS: &[Kernel] = crate::rows::ALL;
 
-/// The kernel with this number.
+/// Operators' references, run as rows where no kernel applies.
+pub const REFERENCES: &[Kernel] = crate::reference::ALL;
+
+/// The kernel, or the reference, with this number.
 pub fn kernel(number: u16) -> Option<&'static Kernel> {
-    KERNELS.iter().find(|k| k.number == number)
+    KERNELS.iter().chain(REFERENCES).find(|k| k.number == number)
 }
 
-/// The kernel that plans for `target` compute `operation` with, if there is one.
+/// The kernel that plans for `target` compute `operation` with, or else its reference; `None` where not even
+/// that computes it.
 pub fn choose(operation: &Operation<'_>, target: TargetId) -> Option<&'static Kernel> {
-    KERNELS.iter().find(|k| k.runs_on(target) && (k.applies)(operation))
+    KERNELS.iter().chain(REFERENCES).find(|k| k.runs_on(target) && (k.applies)(operation))
 }
 
-/// How many kernels there are.
-pub const KERNEL_COUNT: usize = KERNELS.len();
+/// The reference that computes `operation`, whatever kernels there are.
+pub fn reference(operation: &Operation<'_>) -> Option<&'static Kernel> {
+    REFERENCES.iter().find(|k| (k.applies)(operation))
+}
 
-/// A row for every kernel: what a host links to run any plan on its own CPU.
+/// How many rows a host has.
+pub const KERNEL_COUNT: usize = KERNELS.len() + REFERENCES.len();
+
+/// A row for every kernel and every reference: what a host links to run any plan on its own CPU.
 pub const fn host_rows() -> [Row; KERNEL_COUNT] {
     let mut rows = [KERNELS[0].portable; KERNEL_COUNT];
     let mut i = 0;
     while i < KERNEL_COUNT {
-        rows[i] = match KERNELS[i].native {
+        let kernel = if i < KERNELS.len() { &KERNELS[i] } else { &REFERENCES[i - KERNELS.len()] };
+        rows[i] = match kernel.native {
             Some(native) => native,
-            None => KERNELS[i].portable,
+            None => kernel.portable,
         };
         i += 1;
     }

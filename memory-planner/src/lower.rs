@@ -10,6 +10,7 @@ use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
+use crate::plan::Options;
 
 /// What holds a value's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -162,6 +163,8 @@ pub(crate) struct Lowering<'g> {
     target: TargetId,
     /// Inputs and outputs lie outside the arena.
     external: bool,
+    /// Whether references go before kernels.
+    references: bool,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -180,10 +183,18 @@ struct Work {
 }
 
 impl<'g> Lowering<'g> {
-    pub(crate) fn new(graph: &'g Graph, target: TargetId, external: bool) -> Lowering<'g> {
+    pub(crate) fn new(graph: &'g Graph, options: &Options) -> Lowering<'g> {
         let states = graph.values.iter().enumerate().filter(|(_, v)| v.source == Source::State);
         let states = states.map(|(i, v)| StateSlot { value: ValueId(i as u32), align: v.ty.dtype.align() as u64 });
-        Lowering { graph, target, external, pool: Pool::default(), states: states.collect(), unsupported: Vec::new() }
+        Lowering {
+            graph,
+            target: options.target,
+            external: options.external,
+            references: options.references,
+            pool: Pool::default(),
+            states: states.collect(),
+            unsupported: Vec::new(),
+        }
     }
 
     /// Every node without a kernel, once all entries went through.
@@ -284,7 +295,8 @@ impl<'g> Lowering<'g> {
         };
         let inputs: Vec<Operand<'_>> = node.inputs.iter().map(|&id| operand(id)).collect();
         let operation = Operation { op: node.op, inputs: &inputs, output: operand(node.output) };
-        let Some(kernel) = table::choose(&operation, self.target) else {
+        let reference = if self.references { table::reference(&operation) } else { None };
+        let Some(kernel) = reference.or_else(|| table::choose(&operation, self.target)) else {
             let shapes = |o: &Operand<'_>| format!("{} {:?}", o.ty.dtype.name(), o.ty.shape);
             let list: Vec<String> = inputs.iter().map(shapes).collect();
             self.unsupported.push(Unsupported {

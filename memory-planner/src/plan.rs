@@ -1,6 +1,6 @@
 //! From lowered entries to a plan: order and places solved, records written.
 
-use kiln_core::plan::Place;
+use kiln_core::plan::{ALIGN, Place};
 use kiln_core::{Direction, TargetId, TensorType};
 use kiln_kernels::table::Kernel;
 use kiln_ops::{Cost, Op};
@@ -23,12 +23,15 @@ pub struct Options {
     /// Whether inputs and outputs lie outside the arena, in memory that a host's executor binds at each run.
     /// Such a plan does not run on a device.
     pub external: bool,
+    /// Whether operators run their references even where a kernel applies. Turning it on helps to look for a
+    /// wrong kernel.
+    pub references: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false }
+        Options { target, budget: Budget::default(), overlap: true, external: false, references: false }
     }
 }
 
@@ -136,8 +139,17 @@ impl Planned {
     pub fn main_entry(&self) -> Option<&PlannedEntry> {
         self.entries.iter().find(|e| e.name == "infer").or(self.entries.first())
     }
-}
 
+    /// Bytes that the plan takes in an image: records and constants, up to a multiple of 16, at which plans lie.
+    pub fn image_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(ALIGN as u64)
+    }
+
+    /// Bytes of the plan's records and padding: everything that it takes in an image but the constants.
+    pub fn records_bytes(&self) -> u64 {
+        self.image_bytes().saturating_sub(self.constants_bytes)
+    }
+}
 impl PlannedEntry {
     /// The step at which the arena is fullest, and what is alive there, largest first.
     pub fn peak(&self) -> (usize, Vec<Blame>) {
@@ -158,7 +170,7 @@ impl PlannedEntry {
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     graph.validate()?;
-    let mut lowering = Lowering::new(graph, options.target, options.external);
+    let mut lowering = Lowering::new(graph, options);
     let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);

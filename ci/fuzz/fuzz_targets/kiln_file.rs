@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(file) = KilnFile::from_bytes(&bytes) else { return };
     if let Some(graph) = file.graph {
-        let options = Options { target: TargetId::ARMV7EM, budget: Budget { nodes: 200 }, overlap: true, external: false };
+        let options = Options { budget: Budget { nodes: 200 }, ..Options::for_target(TargetId::ARMV7EM) };
         let _ = plan(&graph, &options);
     }
 });

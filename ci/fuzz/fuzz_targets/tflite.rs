@@ -13,6 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(graph) = kiln_import::import_tflite(bytes, "fuzzed") else { return };
     graph.validate().expect("an imported graph is valid");
     // Large tensors are fine for planning, but a plan of megabytes of packed constants only costs time here.
-    let options = Options { target: TargetId::ARMV7EM, budget: Budget { nodes: 200 }, overlap: true, external: false };
+    let options = Options { budget: Budget { nodes: 200 }, ..Options::for_target(TargetId::ARMV7EM) };
     let _ = plan(&graph, &options);
 });

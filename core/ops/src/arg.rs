@@ -106,7 +106,10 @@ impl ArgMut<'_> {
     fn put<const N: usize>(&mut self, i: usize, bytes: [u8; N]) {
         let start = i.saturating_mul(N);
         if let Some(place) = self.data.get_mut(start..start.saturating_add(N)) {
-            place.copy_from_slice(&bytes);
+            // Not as one copy, whose lengths would be compared again at run time.
+            for (to, from) in place.iter_mut().zip(bytes) {
+                *to = from;
+            }
         }
     }
 
@@ -158,7 +161,9 @@ impl ArgMut<'_> {
         let size = (self.ty.dtype.bits() / 8) as usize;
         let range = |at: usize| at.saturating_mul(size)..at.saturating_add(1).saturating_mul(size);
         if let (Some(to), Some(from)) = (self.data.get_mut(range(i)), x.data.get(range(from))) {
-            to.copy_from_slice(from);
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = from;
+            }
         }
     }
 }

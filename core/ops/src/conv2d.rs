@@ -80,8 +80,9 @@ impl Operator for Conv2d {
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
         check_dtypes(inputs)?;
-        let [n, h, w, c] = nhwc(0, &inputs[0])?;
-        let [o, _, _, per_group] = nhwc(1, &inputs[1])?;
+        let [image, weights, ..] = inputs else { return Err(OpError::Inputs(2, 3, inputs.len())) };
+        let [n, h, w, c] = nhwc(0, image)?;
+        let [o, _, _, per_group] = nhwc(1, weights)?;
         if self.groups == 0 {
             return Err(OpError::Attribute("groups", 0));
         }
@@ -93,8 +94,8 @@ impl Operator for Conv2d {
             return Err(OpError::Mismatch("output channels and groups", o as u64, self.groups as u64));
         }
         check_bias(inputs, o)?;
-        let [oh, ow] = self.window(&inputs[1]).output(h, w)?;
-        Ok(TensorType::new(inputs[0].dtype, counted(&[n, oh, ow, o])?))
+        let [oh, ow] = self.window(weights).output(h, w)?;
+        Ok(TensorType::new(image.dtype, counted(&[n, oh, ow, o])?))
     }
 
     fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {

@@ -25,7 +25,7 @@ impl Operator for FullyConnected {
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
         check_dtypes(inputs)?;
-        let (x, w) = (&inputs[0], &inputs[1]);
+        let [x, w, ..] = inputs else { return Err(OpError::Inputs(2, 3, inputs.len())) };
         let &[o, i] = w.shape.dims() else { return Err(OpError::Rank(1, 2, w.shape.rank())) };
         check_bias(inputs, o)?;
         let elements = x.shape.elements().ok_or(OpError::TooLarge)?;
@@ -33,11 +33,13 @@ impl Operator for FullyConnected {
             return Err(OpError::Mismatch("input elements and weights' columns", elements, i as u64));
         }
         let shape = if self.keep_dims {
-            let mut dims = [0u32; kiln_core::MAX_RANK];
             let rank = x.shape.rank();
-            dims[..rank].copy_from_slice(x.shape.dims());
-            dims[rank - 1] = o;
-            counted(&dims[..rank])?
+            let Some(last) = rank.checked_sub(1) else { return Err(OpError::Rank(0, 1, 0)) };
+            let mut dims = [0u32; kiln_core::MAX_RANK];
+            for (axis, (to, &dim)) in dims.iter_mut().zip(x.shape.dims()).enumerate() {
+                *to = if axis == last { o } else { dim };
+            }
+            counted(dims.get(..rank).unwrap_or(&[]))?
         } else {
             let rows = u32::try_from(elements / i as u64).map_err(|_| OpError::TooLarge)?;
             counted(&[rows, o])?
@@ -170,6 +172,10 @@ mod tests {
         assert_eq!(flat.varies(&[image, w], 1, 0), None);
         let odd = ty(DType::F32, &[5, 7]);
         assert!(matches!(flat.output(&[x, odd]), Err(OpError::Mismatch(_, 24, 7))));
+        // A scalar has no last dimension to replace.
+        let (scalar, column) = (ty(DType::F32, &[]), ty(DType::F32, &[5, 1]));
+        assert_eq!(kept.output(&[scalar, column]), Err(OpError::Rank(0, 1, 0)));
+        assert_eq!(flat.output(&[scalar, column]), Ok(ty(DType::F32, &[1, 5])));
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod slice;
 mod softmax;
 mod spatial;
 mod transpose;
+mod words;
 
 pub use activation::Activation;
 pub use arg::{Arg, ArgMut, QuantRef};
@@ -57,7 +58,7 @@ pub use fused::{Fused, Instruction, MAX_INPUTS, MAX_VALUES, Program};
 pub use log_softmax::{LOG_SOFTMAX_OUTPUT, LogSoftmax, LogSoftmaxScaling};
 pub use map::{Function, Map, Signature};
 pub use matmul::{MatMul, MatMulSizes};
-pub use operator::{Cost, Effect, Operator};
+pub use operator::{Coded, Cost, Effect, Operator};
 pub use pool2d::{Pool2d, PoolKind};
 pub use pool2d_grad::{AveragePool2dGrad, MaxPool2dGrad, MaxPool2dPick};
 pub use quantize::Quantize;
@@ -68,6 +69,7 @@ pub use slice::{Cast, Concat, Scatter, Slice};
 pub use softmax::Softmax;
 pub use spatial::{Window2d, same_padding};
 pub use transpose::Transpose;
+pub use words::{Reader, Words, Writer};
 
 use kiln_core::TensorType;
 
@@ -167,6 +169,18 @@ macro_rules! operators {
 
         $(impl From<$name> for Op {
             fn from(op: $name) -> Op { Op::$name(op) }
+        }
+
+        impl TryFrom<Op> for $name {
+            type Error = Op;
+
+            fn try_from(op: Op) -> Result<$name, Op> {
+                match op { Op::$name(op) => Ok(op), other => Err(other) }
+            }
+        }
+
+        impl Coded for $name {
+            const CODE: u16 = $code;
         })*
     };
 }

@@ -30,6 +30,12 @@ impl Cost {
     }
 }
 
+/// An operator of the list.
+pub trait Coded: Operator + crate::Words + Into<crate::Op> + TryFrom<crate::Op> {
+    /// Its opcode: explicit, never reused.
+    const CODE: u16;
+}
+
 /// An operator: attributes with rules.
 pub trait Operator: Copy {
     /// The name in snake case.

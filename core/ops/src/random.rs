@@ -28,6 +28,7 @@ pub struct Random {
 }
 
 /// One block of Philox 4x32 with 10 rounds.
+#[inline(always)]
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     // The golden ratio and the square root of 3, less 1.
@@ -46,6 +47,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 }
 
 /// Four numbers of the distribution from a block.
+#[inline(always)]
 pub fn numbers(block: [u32; 4], distribution: Distribution) -> [f32; 4] {
     let unit = |bits: u32| (bits >> 8) as f32 / (1u32 << 24) as f32;
     match distribution {

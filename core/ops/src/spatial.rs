@@ -39,7 +39,8 @@ impl Window2d {
             if span > padded {
                 return Err(OpError::Window(AXES[axis], span, padded));
             }
-            out[axis] = u32::try_from((padded - span) / stride as u64 + 1).map_err(|_| OpError::TooLarge)?;
+            let steps = (padded - span).checked_div(stride as u64).ok_or(OpError::Attribute("stride", 0))?;
+            out[axis] = u32::try_from(steps + 1).map_err(|_| OpError::TooLarge)?;
         }
         Ok(out)
     }

@@ -70,8 +70,9 @@ impl Operator for Transpose {
             // The output's index along each axis, innermost first, times the input's stride there.
             let mut rest = i;
             let mut from = 0;
-            for (dim, axis) in y.ty.shape.dims().iter().zip(self.axes(rank)).rev() {
-                let dim = (*dim as usize).max(1);
+            for place in (0..rank).rev() {
+                let axis = self.permutation.get(place).map_or(0, |&axis| axis as usize);
+                let dim = (y.ty.shape.dim(place) as usize).max(1);
                 let inner = x.ty.shape.dims().iter().skip(axis + 1);
                 let stride = inner.fold(1usize, |product, &d| product.wrapping_mul(d as usize));
                 from += rest % dim * stride;
@@ -112,7 +113,9 @@ fn copy_element(from: &[u8], at: usize, to: &mut [u8], i: usize, bits: usize) {
     let source = from.get(at * size..).and_then(|rest| rest.get(..size));
     let place = to.get_mut(i * size..).and_then(|rest| rest.get_mut(..size));
     if let (Some(source), Some(place)) = (source, place) {
-        place.copy_from_slice(source);
+        for (to, &from) in place.iter_mut().zip(source) {
+            *to = from;
+        }
     }
 }
 

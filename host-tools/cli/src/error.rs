@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use kiln_boards::BoardError;
 use kiln_import::ImportError;
 use kiln_passes::PassError;
+use kiln_passes::quantize::QuantizeError;
 use kiln_planner::PlanError;
 use kiln_planner::kiln_file::KilnFileError;
 use kiln_target_host::RunError;
@@ -78,6 +79,14 @@ pub enum CliError {
         path: PathBuf,
         /// Why.
         source: PassError,
+    },
+    /// A model can't be quantized.
+    #[error("{}: {source}", path.display())]
+    Quantize {
+        /// The file: the model, or the sample that showed it.
+        path: PathBuf,
+        /// Why.
+        source: QuantizeError,
     },
     /// A model can't be planned.
     #[error("{}: {source}", path.display())]

@@ -14,6 +14,8 @@ pub mod input;
 pub mod inspect;
 pub mod model;
 mod output_files;
+pub mod profile;
+pub mod quantize;
 pub mod report;
 pub mod sources;
 mod values;

@@ -9,7 +9,7 @@ use kiln_codegen::target_of;
 use kiln_import::import_tflite;
 use kiln_passes::clean;
 use kiln_planner::graph::Graph;
-use kiln_planner::kiln_file::KilnFile;
+use kiln_planner::kiln_file::{About, KilnFile};
 use kiln_planner::{Options, Planned, plan};
 
 use crate::CliError;
@@ -166,12 +166,33 @@ impl Fitted {
         let file = ModelFile::read(path)?;
         let graph = file.graph()?;
         let planned = file.plan(&graph, &Options::for_target(target_of(board)))?;
-        let fit = report(&file.name, &planned, board, None)?;
-        if !fit.fits {
-            return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
-        }
+        check_fit(&file, &planned, board)?;
         Ok(Fitted { file, graph, planned })
     }
+
+    /// The bytes of a `.kiln` file with the plan and, if asked for, the graph; `path` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// The file's format can't hold it.
+    pub fn kiln_bytes(&self, board: &Board, with_graph: bool, path: &Path) -> Result<Vec<u8>, CliError> {
+        let (model, board) = (self.file.name.clone(), board.name.clone());
+        let kiln = KilnFile {
+            graph: with_graph.then(|| self.graph.clone()),
+            plans: vec![(self.planned.target, self.planned.bytes.clone())],
+            about: About { model, board, kiln: env!("CARGO_PKG_VERSION").to_string() },
+        };
+        kiln.to_bytes().map_err(|source| CliError::KilnFile { path: path.to_owned(), source })
+    }
+}
+
+/// Refuses a plan that does not fit a board: which region is short, by how much, and what is to blame.
+pub(crate) fn check_fit(file: &ModelFile, planned: &Planned, board: &Board) -> Result<(), CliError> {
+    let fit = report(&file.name, planned, board, None)?;
+    if fit.fits {
+        return Ok(());
+    }
+    Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))))
 }
 
 /// Reads a regular file of at most `limit` bytes, whose size is known before anything is read.

@@ -58,9 +58,9 @@ pub enum FirmwareError {
         source: io::Error,
     },
     /// Cargo failed.
-    #[error("building the firmware in {} failed ({toolchain}):\n{output}", .directory.display())]
+    #[error("building {} failed ({toolchain}):\n{output}", .directory.display())]
     Build {
-        /// The firmware crate.
+        /// The crate.
         directory: PathBuf,
         /// The toolchain.
         toolchain: String,
@@ -85,6 +85,8 @@ pub enum Mode {
     Replay,
     /// The same, and writes what each step wrote.
     Dump,
+    /// The same over painted memory, and writes what each run touched of arena and stack.
+    Profile,
 }
 
 /// A crate the firmware uses, by path.
@@ -105,8 +107,9 @@ pub struct Firmware<'a> {
     pub board: &'a Board,
     /// The model's crate and whatever else the glue uses; Kiln's crate for the board need not be named.
     pub dependencies: &'a [PathDependency],
-    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, called
-    /// once; `Replay` is in scope, and `platform`, Kiln's crate for the board.
+    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, or for [`Mode::Profile`]
+    /// `fn setup() -> impl Setup`, called once; both traits are in scope, and `platform`, Kiln's crate for the
+    /// board.
     pub glue: &'a str,
     /// The root of Kiln's source tree.
     pub sources: &'a Path,
@@ -130,10 +133,10 @@ impl Firmware<'_> {
         let directory = absolute(self.out)?.join("firmware");
         let source = directory.join("src");
         fs::create_dir_all(&source).map_err(file_error(&source))?;
-        write_if_changed(&directory.join("Cargo.toml"), &self.manifest(&platform)?)?;
-        write_if_changed(&directory.join(MEMORY), &platform.memory_x(self.board))?;
-        write_if_changed(&directory.join("build.rs"), &platform.build_rs())?;
-        write_if_changed(&source.join("main.rs"), &self.main_rs(&platform))?;
+        write_if_changed(&directory.join("Cargo.toml"), self.manifest(&platform)?.as_bytes())?;
+        write_if_changed(&directory.join(MEMORY), platform.memory_x(self.board).as_bytes())?;
+        write_if_changed(&directory.join("build.rs"), platform.build_rs().as_bytes())?;
+        write_if_changed(&source.join("main.rs"), self.main_rs(&platform).as_bytes())?;
         self.copy_lock(&directory)?;
         Ok(directory)
     }
@@ -145,9 +148,8 @@ impl Firmware<'_> {
     ///
     /// [`FirmwareError`]; for a failed build with the last lines cargo printed.
     pub fn build(&self, otherwise: &Path) -> Result<PathBuf, FirmwareError> {
-        let toolchain = Toolchain::find(&self.board.target)?;
-        let named = env::var_os(TARGET_DIR_VARIABLE).map(PathBuf::from);
-        self.build_in(&toolchain, &absolute(named.as_deref().unwrap_or(otherwise))?)
+        let directory = self.write()?;
+        build_crate(&directory, self.board, self.name, &absolute(self.out)?, otherwise)
     }
 
     /// As [`Firmware::build`], with a given toolchain and target directory.
@@ -157,23 +159,7 @@ impl Firmware<'_> {
     /// [`FirmwareError`].
     pub fn build_in(&self, toolchain: &Toolchain, target_directory: &Path) -> Result<PathBuf, FirmwareError> {
         let directory = self.write()?;
-        fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
-        // Held until the ELF is copied, so that another build of the same name cannot replace it
-        // in between.
-        let _lock = lock(target_directory, |directory| {
-            eprintln!("waiting for another build in {}", directory.display());
-        })?;
-
-        let cpu = self.board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
-        let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
-        let mut cargo = toolchain.cargo("build", &flags);
-        cargo.args(["--release", "--color", "never"]).arg("--target-dir").arg(target_directory).current_dir(&directory);
-        run_cargo(cargo, toolchain, &directory)?;
-
-        let built = target_directory.join(toolchain.target()).join("release").join(self.name);
-        let elf = absolute(self.out)?.join(format!("{}.elf", self.name));
-        fs::copy(&built, &elf).map_err(file_error(&built))?;
-        Ok(elf)
+        build_in(&directory, toolchain, self.board, self.name, &absolute(self.out)?, target_directory)
     }
 
     fn check(&self) -> Result<Platform, FirmwareError> {
@@ -198,15 +184,6 @@ impl Firmware<'_> {
             }
         }
         Ok(platform)
-    }
-
-    /// The package's name, another one for every directory. Cargo tells packages that are no dependencies
-    /// by name and version only, so of two firmware crates of one name, built in one target directory, it
-    /// would take the older for the newer.
-    fn package(&self) -> Result<String, FirmwareError> {
-        let directory = absolute(self.out)?;
-        let crc = crc32(directory.as_os_str().as_encoded_bytes());
-        Ok(format!("{}-{crc:08x}", self.name))
     }
 
     fn manifest(&self, platform: &Platform) -> Result<String, FirmwareError> {
@@ -245,15 +222,16 @@ panic = "abort"
 strip = "none"
 debug = false
 "#,
-            package = self.package()?,
+            package = package_in(self.name, self.out)?,
             name = self.name
         ))
     }
 
     fn main_rs(&self, platform: &Platform) -> String {
-        let run = match self.mode {
-            Mode::Replay => "replay_and_exit",
-            Mode::Dump => "dump_and_exit",
+        let (run, kind, make) = match self.mode {
+            Mode::Replay => ("replay_and_exit", "Replay", "model"),
+            Mode::Dump => ("dump_and_exit", "Replay", "model"),
+            Mode::Profile => ("profile_and_exit", "Setup", "setup"),
         };
         format!(
             r#"//! Written by Kiln: runs a model over the cases of a file.
@@ -262,23 +240,23 @@ debug = false
 
 use {krate} as platform;
 
+// What one kind of firmware does not use, another does.
+#[allow(unused_imports, dead_code)]
 mod glue {{
-    #[allow(unused_imports)]
-    use super::platform::{{self, Replay}};
+    use super::platform::{{self, Replay, Setup}};
 
 {glue}
 
-    // Kept out of `main`, so that the code a model needs can be told from the firmware's own.
-    #[inline(never)]
-    pub(crate) fn set_up() -> impl Replay {{
-        model()
+    #[inline(always)]
+    pub(crate) fn ready() -> impl {kind} {{
+        {make}()
     }}
 }}
 
 // SAFETY: nothing else is called so, and start-up code calls it once.
 #[unsafe(export_name = "main")]
 extern "C" fn start() -> ! {{
-    platform::{run}(&mut glue::set_up())
+    platform::{run}(&mut glue::ready())
 }}
 "#,
             krate = platform.krate(),
@@ -288,17 +266,7 @@ extern "C" fn start() -> ! {{
 
     /// Starts from the versions Kiln itself was tested with. Cargo drops what is not needed.
     fn copy_lock(&self, directory: &Path) -> Result<(), FirmwareError> {
-        let from = self.sources.join("Cargo.lock");
-        let to = directory.join("Cargo.lock");
-        let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-        let Some(source_time) = modified(&from) else {
-            return Ok(());
-        };
-        if modified(&to).is_none_or(|time| time < source_time) {
-            let text = fs::read_to_string(&from).map_err(file_error(&from))?;
-            fs::write(&to, text).map_err(file_error(&to))?;
-        }
-        Ok(())
+        copy_if_newer(&self.sources.join("Cargo.lock"), &directory.join("Cargo.lock"))
     }
 }
 
@@ -316,7 +284,71 @@ fn lock(directory: &Path, waiting: impl FnOnce(&Path)) -> Result<fs::File, Firmw
     Ok(file)
 }
 
-fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
+/// The name of the package called `name` in `out`, another one for every directory. Cargo tells packages that are no
+/// dependencies by name and version only, so of two firmware crates of one name, built in one target directory, it
+/// would take the older for the newer.
+pub(crate) fn package_in(name: &str, out: &Path) -> Result<String, FirmwareError> {
+    let directory = absolute(out)?;
+    let crc = crc32(directory.as_os_str().as_encoded_bytes());
+    Ok(format!("{name}-{crc:08x}"))
+}
+
+/// Builds the firmware crate in `directory` and copies the program `name` to `out/NAME.elf`. Dependencies are built in
+/// the directory `KILN_TARGET_DIR` names, or else in `otherwise`.
+pub(crate) fn build_crate(
+    directory: &Path,
+    board: &Board,
+    name: &str,
+    out: &Path,
+    otherwise: &Path,
+) -> Result<PathBuf, FirmwareError> {
+    let toolchain = Toolchain::find(&board.target)?;
+    let named = env::var_os(TARGET_DIR_VARIABLE).map(PathBuf::from);
+    let target_directory = absolute(named.as_deref().unwrap_or(otherwise))?;
+    build_in(directory, &toolchain, board, name, out, &target_directory)
+}
+
+fn build_in(
+    directory: &Path,
+    toolchain: &Toolchain,
+    board: &Board,
+    name: &str,
+    out: &Path,
+    target_directory: &Path,
+) -> Result<PathBuf, FirmwareError> {
+    fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
+    // Held until the ELF is copied, so that another build of the same name cannot replace it
+    // in between.
+    let _lock = lock(target_directory, |directory| {
+        eprintln!("waiting for another build in {}", directory.display());
+    })?;
+
+    let cpu = board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
+    let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
+    let mut cargo = toolchain.cargo("build", &flags);
+    cargo.args(["--release", "--color", "never"]).arg("--target-dir").arg(target_directory).current_dir(directory);
+    run_cargo(cargo, toolchain, directory)?;
+
+    let built = target_directory.join(toolchain.target()).join("release").join(name);
+    let elf = out.join(format!("{name}.elf"));
+    fs::copy(&built, &elf).map_err(file_error(&built))?;
+    Ok(elf)
+}
+
+/// Copies a file over one that is older or missing. Where there is nothing to copy, nothing happens.
+pub(crate) fn copy_if_newer(from: &Path, to: &Path) -> Result<(), FirmwareError> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+    let Some(source_time) = modified(from) else {
+        return Ok(());
+    };
+    if modified(to).is_none_or(|time| time < source_time) {
+        let text = fs::read_to_string(from).map_err(file_error(from))?;
+        fs::write(to, text).map_err(file_error(to))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
     let output = cargo.output().map_err(|source| FirmwareError::Start { toolchain: toolchain.describe(), source })?;
     if output.status.success() {
         return Ok(());
@@ -332,19 +364,19 @@ fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Res
     })
 }
 
-fn write_if_changed(path: &Path, text: &str) -> Result<(), FirmwareError> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+pub(crate) fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<(), FirmwareError> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
-    fs::write(path, text).map_err(file_error(path))
+    fs::write(path, bytes).map_err(file_error(path))
 }
 
-fn file_error(path: &Path) -> impl FnOnce(io::Error) -> FirmwareError {
+pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> FirmwareError {
     let path = path.to_owned();
     |source| FirmwareError::File { path, source }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, FirmwareError> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, FirmwareError> {
     std::path::absolute(path).map_err(file_error(path))
 }
 

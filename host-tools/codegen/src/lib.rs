@@ -1,15 +1,26 @@
 //! Turns plans into firmware, builds it, runs it on emulated boards and looks into the result.
 
+pub mod board_firmware;
+pub mod code;
+pub mod count;
 pub mod deploy;
+mod drive;
 pub mod dump;
 pub mod emulate;
 pub mod firmware;
 pub mod flashing;
 pub mod forbidden;
+pub mod image;
 pub mod model_crate;
 mod platform;
+pub mod plugin;
+pub mod profile;
+pub mod ramp;
+pub mod references;
+pub mod stack;
 pub mod symbols;
 mod target;
 pub mod toolchain;
+pub mod uf2;
 
 pub use target::target_of;

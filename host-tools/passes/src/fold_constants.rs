@@ -164,7 +164,7 @@ mod tests {
         // Assigned, though, a constant is as good as a result.
         g.entries[0].outputs = vec![s];
         g.entries[0].assigns = vec![Assign { state, value: y }];
-        g.values[v.index()].varying.clear();
+        g.values.iter_mut().for_each(|value| value.varying.clear());
         assert_eq!(fold_constants(g).unwrap().entries[0].nodes.len(), 1);
     }
 

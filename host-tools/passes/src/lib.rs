@@ -7,6 +7,9 @@
 //! values.
 //!
 //! [`clean`] is what every graph goes through before it is planned.
+//!
+//! [`quantize`](mod@quantize) and [`recognize_layers`] promise less: they change bits. [`differentiate`] and
+//! [`fuse_elementwise`] add and replace nodes, and no value changes.
 
 mod backward;
 mod clean;
@@ -15,6 +18,8 @@ mod drop_dead;
 mod error;
 mod fold_constants;
 mod fuse_elementwise;
+pub mod quantize;
+mod recognize_layers;
 mod simplify_views;
 
 pub use backward::{BackwardError, Ran, backward};
@@ -24,4 +29,5 @@ pub use drop_dead::drop_dead;
 pub use error::PassError;
 pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
 pub use fuse_elementwise::fuse_elementwise;
+pub use recognize_layers::recognize_layers;
 pub use simplify_views::simplify_views;

@@ -6,6 +6,7 @@ mod hostile;
 mod moves;
 mod overlap;
 mod patches;
+mod references;
 mod rows;
 mod support;
 mod table;

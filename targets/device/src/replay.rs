@@ -166,7 +166,7 @@ fn every_case<M: Replay, F: Files>(
 
 /// How much of a case was read.
 #[derive(PartialEq, Eq)]
-enum Filled {
+pub(crate) enum Filled {
     /// All input bytes.
     Case,
     /// No byte: the file ends here.
@@ -175,7 +175,7 @@ enum Filled {
     Nothing,
 }
 
-fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Filled, Exit> {
+pub(crate) fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Filled, Exit> {
     let mut filled = Filled::Nothing;
     for index in 0..model.input_count() {
         let mut rest = model.input(index);
@@ -195,7 +195,7 @@ fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Fill
     Ok(filled)
 }
 
-fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Exit> {
+pub(crate) fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Exit> {
     for index in 0..model.output_count() {
         if !files.write(Sink::Output, model.output(index)) {
             return Err(Exit::WriteOutput);
@@ -204,7 +204,7 @@ fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Ex
     Ok(())
 }
 
-fn write_record<F: Files>(files: &mut F, case: u32, step: u32, bytes: &[u8]) -> bool {
+pub(crate) fn write_record<F: Files>(files: &mut F, case: u32, step: u32, bytes: &[u8]) -> bool {
     // A device's memory is addressed with 32 bits, so no length is cut here.
     let length = bytes.len() as u32;
     [case, step, length].into_iter().all(|number| files.write(Sink::Dump, &number.to_le_bytes()))

@@ -8,6 +8,7 @@ use core::arch::asm;
 use core::ffi::CStr;
 
 use crate::Exit;
+use crate::profile::{Setup, StackUse, profile};
 use crate::replay::{Files, Handles, INPUT_FILE, Replay, Sink, dump, replay};
 
 // Operations and constants, by the names of the specification.
@@ -75,6 +76,11 @@ pub fn replay_and_exit<M: Replay>(model: &mut M) -> ! {
 /// Replays every case and keeps what each step wrote, then ends the emulator: see [`dump()`].
 pub fn dump_and_exit<M: Replay>(model: &mut M) -> ! {
     exit(dump(model, &mut HostFiles(Handles::default())))
+}
+
+/// Replays every case over painted memory, then ends the emulator: see [`profile()`].
+pub fn profile_and_exit<S: Setup>(setup: &mut S, stack: &impl StackUse) -> ! {
+    exit(profile(setup, &mut HostFiles(Handles::default()), stack))
 }
 
 /// Ends the emulator with `code` as its exit status.

@@ -5,6 +5,7 @@
 mod audio;
 mod image;
 mod npy;
+mod stack;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use kiln_core::plan::{DIM_IS_EXTENT, Plan, TensorRecord};
 
 pub use image::ImageRange;
 pub(crate) use npy::{npy_bytes, npy_descr};
+pub(crate) use stack::{Stack, count};
 
 use crate::CliError;
 use crate::model::read_file;

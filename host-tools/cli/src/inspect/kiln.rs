@@ -2,7 +2,7 @@
 
 use kiln_core::TargetId;
 use kiln_core::plan::{Entry, Plan, TensorRecord};
-use kiln_kernels::table::KERNELS;
+use kiln_kernels::table::kernel;
 use kiln_planner::kiln_file::KilnFile;
 use kiln_target_host::{AlignedBytes, RunError};
 
@@ -85,7 +85,7 @@ fn kernels(plan: &Plan<'_>) -> String {
     let mut text = String::new();
     for run in numbers.chunk_by(|a, b| a == b) {
         let Some(number) = run.first() else { continue };
-        let name = KERNELS.iter().find(|k| k.number == *number).map_or("unknown to this build", |k| k.name);
+        let name = kernel(*number).map_or("unknown to this build", |k| k.name);
         text.push_str(&format!("  {number:>3}  {name}: {}\n", counted(run.len(), "step")));
     }
     text

@@ -12,6 +12,7 @@ pub mod text;
 use std::collections::HashMap;
 
 use kiln_boards::{Board, MemoryKind, MemoryRegion};
+use kiln_kernels::code::code_bytes;
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
@@ -44,7 +45,8 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
     let tensors = entry.tensors.iter().zip(&names).enumerate();
     let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
-    let total = planned.bytes.len() as u64;
+    let kernels: Vec<u16> = planned.kernels.iter().map(|kernel| kernel.number).collect();
+    let code = code_bytes(planned.target, &kernels);
     let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
     let ram_bytes = ram_region.map(|r| r.bytes);
     let mut report = PlanReport {
@@ -65,8 +67,9 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
         },
         flash: Flash {
             constants: planned.constants_bytes,
-            plan: total.saturating_sub(planned.constants_bytes),
-            total,
+            plan: planned.records_bytes(),
+            code,
+            total: planned.image_bytes() + code.unwrap_or(0),
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },

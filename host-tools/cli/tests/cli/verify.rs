@@ -103,7 +103,7 @@ fn a_wrong_step_is_named_here_and_emulated() {
 }
 
 /// Whether firmware for `board` can be built and run; says so where not.
-fn can_emulate(board: &Board) -> bool {
+pub(crate) fn can_emulate(board: &Board) -> bool {
     let toolchain = kiln_codegen::toolchain::Toolchain::find(&board.target);
     let emulator = match &board.run {
         kiln_boards::Run::Qemu { binary, .. } => std::process::Command::new(binary).arg("--version").output().is_ok(),

@@ -4,4 +4,5 @@
 mod graphs;
 mod run;
 mod snapshots;
+mod trial;
 mod workspace;

@@ -1,6 +1,7 @@
 //! Recorded tensors, modules and training against plain references.
 
 mod curve;
+mod export;
 mod gradients;
 mod layers;
 mod module;

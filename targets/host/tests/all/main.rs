@@ -7,5 +7,6 @@ mod extents;
 mod generate;
 mod hostile_plans;
 mod random_graphs;
+mod references;
 mod runner;
 mod support;

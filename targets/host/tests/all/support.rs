@@ -48,6 +48,8 @@ impl Random {
         let n = ty.shape.elements().unwrap() as usize;
         match ty.dtype {
             DType::F32 => (0..n).flat_map(|_| self.real().to_le_bytes()).collect(),
+            DType::F64 => (0..n).flat_map(|_| f64::from(self.real()).to_le_bytes()).collect(),
+            DType::Bool => (0..n).map(|_| u8::from(self.one_in(2))).collect(),
             DType::I32 => (0..n).flat_map(|_| ((self.real() * 3000.0) as i32).to_le_bytes()).collect(),
             _ => (0..ty.bytes().unwrap()).map(|_| self.word() as u8).collect(),
         }
