@@ -58,6 +58,11 @@ impl Images {
         self.pixels.truncate(len * PIXELS);
     }
 
+    /// The pixels of an image, from 0 to 1.
+    pub fn pixels(&self, number: usize) -> Vec<f32> {
+        self.pixels[number * PIXELS..][..PIXELS].iter().map(|&pixel| f32::from(pixel) / 255.0).collect()
+    }
+
     /// Which digits the images of these numbers show.
     pub fn digits(&self, numbers: &[usize]) -> Vec<i32> {
         numbers.iter().map(|&i| self.digits[i].into()).collect()

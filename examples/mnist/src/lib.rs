@@ -1,6 +1,7 @@
 //! A convolutional network that reads handwritten digits, trained on this computer.
 
 pub mod data;
+pub mod export;
 pub mod model;
 pub mod package;
 pub mod train;

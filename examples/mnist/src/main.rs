@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use kiln::boards::Board;
 use kiln::{Device, Module};
 use mnist::data::Images;
+use mnist::export::export;
 use mnist::package;
 use mnist::train::{Training, accuracy};
 
@@ -30,6 +32,12 @@ struct Arguments {
     /// Go on from this file if it is there, and write it after every epoch
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    /// Also quantize the trained network and write it as a .kiln file
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// The board that the .kiln file is planned for
+    #[arg(long, value_name = "BOARD", default_value = "mps2-an386")]
+    board: String,
 }
 
 fn main() -> Result<()> {
@@ -71,6 +79,12 @@ fn main() -> Result<()> {
     training.model.save(&arguments.out).context("the trained network")?;
     println!("test accuracy {:.2} %", 100.0 * accuracy(&training.model, &test, &device)?);
     println!("wrote {}", arguments.out.display());
+    if let Some(file) = &arguments.export {
+        let board = Board::load(&arguments.board)?;
+        let found = export(&training.model, (&images, &test), &board, file, &device)?;
+        println!("test accuracy {:.2} % float32, {:.2} % int8", 100.0 * found.float, 100.0 * found.int8);
+        println!("wrote {}", file.display());
+    }
     Ok(())
 }
 

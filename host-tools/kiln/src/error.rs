@@ -35,4 +35,27 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A graph that a pass does not take.
+    #[error(transparent)]
+    Pass(#[from] kiln_passes::PassError),
+    /// A graph that can't be planned for a board.
+    #[error(transparent)]
+    Plan(kiln_planner::PlanError),
+    /// A graph that can't be made int8.
+    #[error("quantization: {0}")]
+    Quantize(#[from] kiln_passes::quantize::QuantizeError),
+    /// An exported network that does not run.
+    #[error(transparent)]
+    Run(#[from] kiln_target_host::RunError),
+    /// A graph with nothing to run.
+    #[error("the graph has no entry; add one with Trace::entry")]
+    NoEntry,
+    /// A file that can't be written.
+    #[error("{}: {what}", .path.display())]
+    Write {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        what: String,
+    },
 }

@@ -27,6 +27,7 @@ extern crate self as kiln;
 mod cache;
 mod device;
 mod error;
+mod export;
 mod gradients;
 mod module;
 pub mod nn;
@@ -40,7 +41,9 @@ mod trace;
 
 pub use device::{Device, RandomState};
 pub use error::Error;
+pub use export::{Export, ExportRunner};
 pub use gradients::Gradients;
+pub use kiln_boards as boards;
 pub use kiln_core::DType;
 pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;

@@ -1,0 +1,166 @@
+//! From a traced graph to what a board runs: layers, int8, a plan, a file.
+
+use std::path::Path;
+
+use kiln_boards::Board;
+use kiln_codegen::target_of;
+use kiln_core::{DType, Done};
+use kiln_passes::quantize::{Calibration, QuantizeOptions, quantize};
+use kiln_passes::recognize_layers;
+use kiln_planner::graph::{Graph, ValueId};
+use kiln_planner::kiln_file::{About, KilnFile};
+use kiln_planner::{Options, Planned, plan};
+use kiln_target_host::{Runner, native_target};
+
+use crate::Error;
+
+/// A network on its way to a board.
+///
+/// ```
+/// use kiln::{Device, Export, Tensor, Trace};
+///
+/// let device = Device::cpu();
+/// let weights = Tensor::<2>::from_floats([[1.0, -2.0], [0.5, 3.0]], &device);
+/// let x = Tensor::<2>::zeros([1, 2], &device);
+/// let y = x.matmul_transposed(&weights).relu();
+/// let graph = Trace::new("layer").entry("infer", &[("x", &x)], &[("y", &y)], &[])?.finish()?;
+///
+/// let float = Export::new(graph)?;
+/// let samples = [[0.0f32, 1.0], [1.0, 0.0], [-1.0, 1.0]];
+/// let int8 = float.quantize(samples.iter().map(|s| vec![&s[..]]), &Default::default())?;
+/// let y = int8.runner()?.run(&[&[1.0, -1.0]])?;
+/// assert!((y[0][0] - 3.0).abs() < 0.05);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub struct Export {
+    graph: Graph,
+}
+
+impl Export {
+    /// Takes a traced graph, and finds the layers in it that boards have kernels for.
+    pub fn new(graph: Graph) -> Result<Export, Error> {
+        Ok(Export { graph: recognize_layers(graph)? })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Makes an int8 graph of a float32 one of one entry by the ranges that its values have over `samples`, each with as many slices
+    /// as the entry has inputs. What has no int8 form stays float32.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] where the graph has nothing to quantize, or a sample does not fit or leads to numbers that are not finite.
+    pub fn quantize<'a>(
+        &self,
+        samples: impl IntoIterator<Item = Vec<&'a [f32]>>,
+        options: &QuantizeOptions,
+    ) -> Result<Export, Error> {
+        let entry = kiln_passes::quantize::check(&self.graph)?;
+        let planned = plan_here(&self.graph)?;
+        let mut runner = Runner::new(&planned.bytes)?;
+        let main = planned.main_entry().ok_or(Error::NoEntry)?;
+        let steps: Vec<Option<ValueId>> = main.steps.iter().map(|s| s.node.map(|_| s.output)).collect();
+        let mut calibration = Calibration::new(&self.graph);
+        for sample in samples {
+            let inputs: Vec<Vec<u8>> =
+                sample.iter().map(|x| x.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
+            let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            for (&id, data) in entry.inputs.iter().zip(&slices) {
+                calibration.observe(&self.graph, id, data)?;
+            }
+            let mut seen = Ok(());
+            let mut hook = |done: &Done<'_>| {
+                if let (Ok(()), Some(Some(id))) = (&seen, steps.get(done.index as usize)) {
+                    seen = calibration.observe(&self.graph, *id, done.output(0));
+                }
+            };
+            runner.reset();
+            runner.run_with(&main.name, &slices, &mut hook)?;
+            seen?;
+        }
+        Ok(Export { graph: quantize(&self.graph, &calibration, options)?.graph })
+    }
+
+    /// Runs the main entry on this computer, with the kernels that a board's plan has portable bodies of.
+    pub fn runner(&self) -> Result<ExportRunner<'_>, Error> {
+        let planned = plan_here(&self.graph)?;
+        Ok(ExportRunner { graph: &self.graph, runner: Runner::new(&planned.bytes)?, planned })
+    }
+
+    /// The plan for a board's CPU family.
+    pub fn plan(&self, board: &Board) -> Result<Planned, Error> {
+        plan(&self.graph, &Options::for_target(target_of(board))).map_err(Error::Plan)
+    }
+
+    /// Writes a `.kiln` file with the graph and its plan for a board: for `kiln plan`, `run`, `compile`, `flash`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] where the graph can't be planned, or the file can't be written; a file that was there stays then.
+    pub fn write(&self, board: &Board, path: &Path) -> Result<(), Error> {
+        let planned = self.plan(board)?;
+        let file = KilnFile {
+            graph: Some(self.graph.clone()),
+            plans: vec![(planned.target, planned.bytes)],
+            about: About {
+                model: self.graph.name.clone(),
+                board: board.name.clone(),
+                kiln: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+        };
+        let failed = |what: String| Error::Write { path: path.to_owned(), what };
+        let bytes = file.to_bytes().map_err(|e| failed(e.to_string()))?;
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|e| failed(e.to_string()))?;
+        std::io::Write::write_all(&mut new, &bytes).map_err(|e| failed(e.to_string()))?;
+        new.persist(path).map_err(|e| failed(e.to_string()))?;
+        Ok(())
+    }
+}
+
+fn plan_here(graph: &Graph) -> Result<Planned, Error> {
+    plan(graph, &Options::for_target(native_target())).map_err(Error::Plan)
+}
+
+/// An exported network, ready to run on this computer.
+pub struct ExportRunner<'g> {
+    graph: &'g Graph,
+    runner: Runner,
+    planned: Planned,
+}
+
+impl ExportRunner<'_> {
+    /// Runs on real numbers, one slice an input, and gives real numbers, one vector an output. Int8 inputs are
+    /// quantized (rounded to the nearest, and clamped), int8 outputs dequantized.
+    pub fn run(&mut self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, Error> {
+        let main = self.planned.main_entry().ok_or(Error::NoEntry)?;
+        let stored: Vec<Vec<u8>> = main.inputs.iter().zip(inputs).map(|(&id, x)| store(self.graph, id, x)).collect();
+        let slices: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+        let outputs = self.runner.run(&main.name, &slices)?;
+        Ok(main.outputs.iter().zip(&outputs).map(|(&id, y)| load(self.graph, id, y)).collect())
+    }
+}
+
+/// Real numbers as a value stores them.
+fn store(graph: &Graph, id: ValueId, numbers: &[f32]) -> Vec<u8> {
+    let value = graph.value(id);
+    if value.ty.dtype != DType::I8 {
+        return numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
+    }
+    let quant = value.quant.view();
+    let (scale, zero) = (quant.scale(0), quant.zero_point(0) as f32);
+    numbers.iter().map(|v| ((v / scale).round() + zero).clamp(-128.0, 127.0) as i8 as u8).collect()
+}
+
+/// The real numbers that a value's bytes stand for.
+fn load(graph: &Graph, id: ValueId, bytes: &[u8]) -> Vec<f32> {
+    let value = graph.value(id);
+    if value.ty.dtype != DType::I8 {
+        return bytes.chunks_exact(4).map(|c| c.try_into().map_or(0.0, f32::from_le_bytes)).collect();
+    }
+    let quant = value.quant.view();
+    bytes.iter().map(|&b| quant.scale(0) * (b as i8 as i32 - quant.zero_point(0)) as f32).collect()
+}
