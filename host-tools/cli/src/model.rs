@@ -156,6 +156,20 @@ impl Fitted {
         }
         Ok(Fitted { file, graph, planned })
     }
+
+    /// Calls the model something else: names in generated code are made from it, and the `.kiln` file is called so.
+    ///
+    /// # Errors
+    ///
+    /// It is no name for a file.
+    pub fn rename(&mut self, name: &str) -> Result<(), CliError> {
+        if name.is_empty() || name.contains(['/', '\\', '\0']) || name.starts_with('.') {
+            return Err(CliError::BadInput(format!("--name {name}: give a name such as kws, which is no path")));
+        }
+        self.file.name = name.to_owned();
+        self.graph.name = name.to_owned();
+        Ok(())
+    }
 }
 
 /// Reads a regular file of at most `limit` bytes, whose size is known before anything is read.

@@ -1,20 +1,17 @@
 //! Writes a firmware crate around a model crate and builds it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs, io};
 
 use kiln_boards::Board;
-use kiln_core::crc::crc32;
 
+pub use crate::package::Optimize;
+use crate::package::{
+    PackageError, absolute, build, copy_lock, file_error, release_profile, target_directory, toml_path, unique_name,
+    write_if_changed,
+};
 use crate::platform::{MEMORY, Platform};
-use crate::toolchain::{Toolchain, ToolchainError};
-
-/// Variable that names the directory all firmware is built in.
-pub const TARGET_DIR_VARIABLE: &str = "KILN_TARGET_DIR";
-
-/// Lines of cargo's output an error shows.
-const SHOWN_LINES: usize = 40;
+use crate::toolchain::Toolchain;
 
 /// Firmware that could not be written or built.
 #[derive(Debug, thiserror::Error)]
@@ -28,54 +25,9 @@ pub enum FirmwareError {
         /// Why not.
         reason: &'static str,
     },
-    /// A name or path that cannot go into a Cargo.toml.
-    #[error("`{text}` cannot be used as {place}: {reason}")]
-    Name {
-        /// The name or path.
-        text: String,
-        /// What it was to be.
-        place: &'static str,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A file could not be read or written.
-    #[error("cannot use {}: {source}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// No toolchain builds for the board.
+    /// It could not be written or built.
     #[error(transparent)]
-    Toolchain(#[from] ToolchainError),
-    /// Cargo could not be started.
-    #[error("cannot run cargo ({toolchain}): {source}")]
-    Start {
-        /// The toolchain.
-        toolchain: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Cargo failed.
-    #[error("building the firmware in {} failed ({toolchain}):\n{output}", .directory.display())]
-    Build {
-        /// The firmware crate.
-        directory: PathBuf,
-        /// The toolchain.
-        toolchain: String,
-        /// The last lines cargo printed.
-        output: String,
-    },
-}
-
-/// What the compiler optimizes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optimize {
-    /// Small code: `opt-level = "s"`.
-    Size,
-    /// Fast code: `opt-level = 3`.
-    Speed,
+    Package(#[from] PackageError),
 }
 
 /// What firmware does when it starts.
@@ -134,7 +86,7 @@ impl Firmware<'_> {
         write_if_changed(&directory.join(MEMORY), &platform.memory_x(self.board))?;
         write_if_changed(&directory.join("build.rs"), &platform.build_rs())?;
         write_if_changed(&source.join("main.rs"), &self.main_rs(&platform))?;
-        self.copy_lock(&directory)?;
+        copy_lock(self.sources, &directory)?;
         Ok(directory)
     }
 
@@ -145,9 +97,8 @@ impl Firmware<'_> {
     ///
     /// [`FirmwareError`]; for a failed build with the last lines cargo printed.
     pub fn build(&self, otherwise: &Path) -> Result<PathBuf, FirmwareError> {
-        let toolchain = Toolchain::find(&self.board.target)?;
-        let named = env::var_os(TARGET_DIR_VARIABLE).map(PathBuf::from);
-        self.build_in(&toolchain, &absolute(named.as_deref().unwrap_or(otherwise))?)
+        let toolchain = Toolchain::find(&self.board.target).map_err(PackageError::from)?;
+        self.build_in(&toolchain, &target_directory(otherwise)?)
     }
 
     /// As [`Firmware::build`], with a given toolchain and target directory.
@@ -157,23 +108,13 @@ impl Firmware<'_> {
     /// [`FirmwareError`].
     pub fn build_in(&self, toolchain: &Toolchain, target_directory: &Path) -> Result<PathBuf, FirmwareError> {
         let directory = self.write()?;
-        fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
-        // Held until the ELF is copied, so that another build of the same name cannot replace it
-        // in between.
-        let lock_path = target_directory.join(".kiln-lock");
-        let lock = fs::File::create(&lock_path).map_err(file_error(&lock_path))?;
-        lock.lock().map_err(file_error(&lock_path))?;
-
-        let cpu = self.board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
-        let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
-        let mut cargo = toolchain.cargo("build", &flags);
-        cargo.args(["--release", "--color", "never"]).arg("--target-dir").arg(target_directory).current_dir(&directory);
-        run_cargo(cargo, toolchain, &directory)?;
-
-        let built = target_directory.join(toolchain.target()).join("release").join(self.name);
-        let elf = absolute(self.out)?.join(format!("{}.elf", self.name));
-        fs::copy(&built, &elf).map_err(file_error(&built))?;
-        Ok(elf)
+        build(&directory, self.board, toolchain, target_directory, |built| {
+            let built = built.join(self.name);
+            let elf = absolute(self.out)?.join(format!("{}.elf", self.name));
+            fs::copy(&built, &elf).map_err(file_error(&built))?;
+            Ok(elf)
+        })
+        .map_err(FirmwareError::from)
     }
 
     fn check(&self) -> Result<Platform, FirmwareError> {
@@ -190,30 +131,17 @@ impl Firmware<'_> {
         let packages = self.dependencies.iter().map(|dependency| dependency.package.as_str());
         for name in [self.name].into_iter().chain(packages) {
             if !good(name) {
-                return Err(FirmwareError::Name {
+                return Err(FirmwareError::Package(PackageError::Name {
                     text: name.to_owned(),
                     place: "a package name",
                     reason: "expected a letter, then letters, digits, `-` and `_`",
-                });
+                }));
             }
         }
         Ok(platform)
     }
 
-    /// The package's name, another one for every directory. Cargo tells packages that are no dependencies
-    /// by name and version only, so of two firmware crates of one name, built in one target directory, it
-    /// would take the older for the newer.
-    fn package(&self) -> Result<String, FirmwareError> {
-        let directory = absolute(self.out)?;
-        let crc = crc32(directory.as_os_str().as_encoded_bytes());
-        Ok(format!("{}-{crc:08x}", self.name))
-    }
-
     fn manifest(&self, platform: &Platform) -> Result<String, FirmwareError> {
-        let opt_level = match self.optimize {
-            Optimize::Size => "\"s\"",
-            Optimize::Speed => "3",
-        };
         let path = toml_path(&absolute(self.sources)?.join(platform.directory))?;
         let mut dependencies = format!("{} = {{ path = {path}, features = [\"emulation\"] }}\n", platform.package);
         for PathDependency { package, path } in self.dependencies {
@@ -233,20 +161,10 @@ path = "src/main.rs"
 
 [dependencies]
 {dependencies}
-# Not part of any workspace around it.
-[workspace]
-
-[profile.release]
-opt-level = {opt_level}
-lto = "fat"
-codegen-units = 1
-panic = "abort"
-# Symbol names cost no flash, and the firmware's checks read them.
-strip = "none"
-debug = false
-"#,
-            package = self.package()?,
-            name = self.name
+{profile}"#,
+            package = unique_name(self.name, self.out)?,
+            name = self.name,
+            profile = release_profile(self.optimize),
         ))
     }
 
@@ -285,63 +203,6 @@ extern "C" fn start() -> ! {{
             glue = self.glue
         )
     }
-
-    /// Starts from the versions Kiln itself was tested with. Cargo drops what is not needed.
-    fn copy_lock(&self, directory: &Path) -> Result<(), FirmwareError> {
-        let from = self.sources.join("Cargo.lock");
-        let to = directory.join("Cargo.lock");
-        let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-        let Some(source_time) = modified(&from) else {
-            return Ok(());
-        };
-        if modified(&to).is_none_or(|time| time < source_time) {
-            let text = fs::read_to_string(&from).map_err(file_error(&from))?;
-            fs::write(&to, text).map_err(file_error(&to))?;
-        }
-        Ok(())
-    }
-}
-
-fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), FirmwareError> {
-    let output = cargo.output().map_err(|source| FirmwareError::Start { toolchain: toolchain.describe(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
-    let text = text.concat();
-    let lines: Vec<&str> = text.lines().collect();
-    let shown = lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or(&lines);
-    Err(FirmwareError::Build {
-        directory: directory.to_owned(),
-        toolchain: toolchain.describe(),
-        output: shown.join("\n"),
-    })
-}
-
-fn write_if_changed(path: &Path, text: &str) -> Result<(), FirmwareError> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
-        return Ok(());
-    }
-    fs::write(path, text).map_err(file_error(path))
-}
-
-fn file_error(path: &Path) -> impl FnOnce(io::Error) -> FirmwareError {
-    let path = path.to_owned();
-    |source| FirmwareError::File { path, source }
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, FirmwareError> {
-    std::path::absolute(path).map_err(file_error(path))
-}
-
-/// A path as a TOML string.
-fn toml_path(path: &Path) -> Result<String, FirmwareError> {
-    let bad = |reason| FirmwareError::Name { text: path.display().to_string(), place: "a path in Cargo.toml", reason };
-    let text = path.to_str().ok_or_else(|| bad("it is not UTF-8"))?;
-    if text.chars().any(char::is_control) {
-        return Err(bad("it contains control characters"));
-    }
-    Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
 #[cfg(test)]
@@ -359,13 +220,6 @@ mod tests {
             optimize: Optimize::Size,
             mode: Mode::Replay,
         }
-    }
-
-    #[test]
-    fn paths_are_quoted() {
-        let quoted = toml_path(Path::new(r#"/a "b"\c"#)).unwrap();
-        assert_eq!(quoted, r#""/a \"b\"\\c""#);
-        assert!(toml_path(Path::new("/a\nb")).is_err());
     }
 
     #[test]

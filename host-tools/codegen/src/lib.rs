@@ -1,5 +1,6 @@
-//! Turns plans into firmware, builds it, runs it on emulated boards and looks into the result.
+//! Turns plans into crates, firmware and C libraries, builds them, runs them on emulated boards and looks into the results.
 
+pub mod c_library;
 pub mod deploy;
 pub mod dump;
 pub mod emulate;
@@ -7,6 +8,7 @@ pub mod firmware;
 pub mod flashing;
 pub mod forbidden;
 pub mod model_crate;
+pub mod package;
 mod platform;
 pub mod symbols;
 mod target;

@@ -5,10 +5,10 @@
 //! freezes what the generated code looks like from outside.
 
 mod glue;
-mod names;
-mod port;
+pub(crate) mod names;
+pub(crate) mod port;
 mod source;
-mod text;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
