@@ -1,133 +1,15 @@
-//! Model files: what they are, and the graph in them.
+//! A model planned for a board that it fits.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kiln_boards::Board;
+pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
 use kiln_codegen::target_of;
-use kiln_import::import_tflite;
-use kiln_passes::clean;
 use kiln_planner::graph::Graph;
-use kiln_planner::kiln_file::KilnFile;
-use kiln_planner::{Options, Planned, plan};
+use kiln_planner::{Options, Planned};
 
 use crate::CliError;
 use crate::report::{report, text};
-
-/// The largest model file that is read: 2 GiB, which is also as far as a flatbuffer's offsets reach.
-pub const MAX_BYTES: u64 = 2 << 30;
-
-/// What a model file is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// TensorFlow Lite: "TFL3" at byte 4.
-    Tflite,
-    /// Kiln's own: begins with "KILN".
-    Kiln,
-}
-
-impl Format {
-    /// The format of a file: its first bytes decide, then its name.
-    fn recognize(path: &Path, bytes: &[u8]) -> Result<Format, CliError> {
-        if bytes.get(4..8) == Some(b"TFL3".as_slice()) {
-            return Ok(Format::Tflite);
-        }
-        if bytes.get(..4) == Some(b"KILN".as_slice()) {
-            return Ok(Format::Kiln);
-        }
-        match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-            // Their readers say what is wrong with the first bytes.
-            Some("tflite") => Ok(Format::Tflite),
-            Some("kiln") => Ok(Format::Kiln),
-            Some("onnx") => Err(CliError::input(
-                path,
-                "ONNX models are not supported yet; convert the model to .tflite, quantized to int8, and give that",
-            )),
-            _ => Err(CliError::input(
-                path,
-                "not a model: it begins neither as a .tflite file (\"TFL3\" at byte 4) nor as a .kiln file (\"KILN\"); \
-                 give one of those",
-            )),
-        }
-    }
-}
-
-/// A model file, read.
-#[derive(Debug)]
-pub struct ModelFile {
-    /// Where it was read from.
-    pub path: PathBuf,
-    /// What reports call the model.
-    pub name: String,
-    /// Its format.
-    pub format: Format,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-}
-
-impl ModelFile {
-    /// Reads a file and recognizes its format; its contents are not checked yet.
-    ///
-    /// # Errors
-    ///
-    /// The file can't be read, is no regular file, is empty, is larger than [`MAX_BYTES`], or is
-    /// no model.
-    pub fn read(path: &Path) -> Result<ModelFile, CliError> {
-        let bytes = read_file(path, MAX_BYTES)?;
-        if bytes.is_empty() {
-            return Err(CliError::input(path, "the file is empty; export or download it again"));
-        }
-        let format = Format::recognize(path, &bytes)?;
-        Ok(ModelFile { path: path.to_owned(), name: model_name(path), format, bytes })
-    }
-
-    /// The graph to plan: the file's, cleaned.
-    ///
-    /// # Errors
-    ///
-    /// As for [`ModelFile::own_graph`].
-    pub fn graph(&self) -> Result<Graph, CliError> {
-        clean(self.own_graph()?).map_err(|source| CliError::Pass { path: self.path.clone(), source })
-    }
-
-    /// The graph as it is in the file.
-    ///
-    /// # Errors
-    ///
-    /// The file is damaged or has what is not supported, or it is a `.kiln` file without a graph.
-    pub fn own_graph(&self) -> Result<Graph, CliError> {
-        match self.format {
-            Format::Tflite => import_tflite(&self.bytes, &self.name)
-                .map_err(|source| CliError::Import { path: self.path.clone(), source }),
-            Format::Kiln => self.kiln_file()?.graph.ok_or_else(|| {
-                CliError::input(
-                    &self.path,
-                    "it has plans but not the graph they were made from, so nothing can be planned; \
-                     give the model itself, or compile it again without --no-graph",
-                )
-            }),
-        }
-    }
-
-    /// The contents of a `.kiln` file.
-    ///
-    /// # Errors
-    ///
-    /// The file is not one, is damaged, or has another version.
-    pub fn kiln_file(&self) -> Result<KilnFile, CliError> {
-        KilnFile::from_bytes(&self.bytes).map_err(|source| CliError::KilnFile { path: self.path.clone(), source })
-    }
-
-    /// Plans a graph of this file.
-    ///
-    /// # Errors
-    ///
-    /// No kernel computes some of its nodes, or the plan's format can't hold it.
-    pub fn plan(&self, graph: &Graph, options: &Options) -> Result<Planned, CliError> {
-        plan(graph, options).map_err(|source| CliError::Plan { path: self.path.clone(), source })
-    }
-}
 
 /// A model planned for a board that it fits.
 pub struct Fitted {
@@ -169,60 +51,5 @@ impl Fitted {
         self.file.name = name.to_owned();
         self.graph.name = name.to_owned();
         Ok(())
-    }
-}
-
-/// Reads a regular file of at most `limit` bytes, whose size is known before anything is read.
-pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, CliError> {
-    let failed = |source: std::io::Error| CliError::File { path: path.to_owned(), action: "read", source };
-    let metadata = std::fs::metadata(path).map_err(|source| match source.kind() {
-        ErrorKind::NotFound => CliError::input(path, "there is no such file"),
-        _ => failed(source),
-    })?;
-    if metadata.is_dir() {
-        return Err(CliError::input(path, "this is a directory; give a file in it"));
-    }
-    if !metadata.is_file() {
-        return Err(CliError::input(path, "not a regular file; write the contents to one first"));
-    }
-    if metadata.len() > limit {
-        let problem = format!("the file has {} bytes, more than the {limit} that are read", metadata.len());
-        return Err(CliError::input(path, problem));
-    }
-    let mut bytes = Vec::new();
-    // The limit again: the file may have grown since.
-    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
-    Ok(bytes)
-}
-
-/// The file's stem, or the folder's name where the file is just called "model".
-fn model_name(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let folder = path.parent().and_then(Path::file_name);
-    match folder {
-        Some(folder) if stem == "model" => folder.to_string_lossy().into_owned(),
-        _ => stem.into_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_come_from_the_file_or_its_folder() {
-        assert_eq!(model_name(Path::new("a/kws.tflite")), "kws");
-        assert_eq!(model_name(Path::new("a/kws/model.tflite")), "kws");
-        assert_eq!(model_name(Path::new("model.tflite")), "model");
-    }
-
-    #[test]
-    fn content_decides_before_the_name() {
-        let recognize = |name: &str, bytes: &[u8]| Format::recognize(Path::new(name), bytes);
-        assert_eq!(recognize("x.onnx", b"....TFL3....").ok(), Some(Format::Tflite));
-        assert_eq!(recognize("x.tflite", b"KILN").ok(), Some(Format::Kiln));
-        assert_eq!(recognize("x.KILN", b"junk").ok(), Some(Format::Kiln));
-        assert!(recognize("x.onnx", b"junk").is_err_and(|e| e.to_string().contains("ONNX")));
-        assert!(recognize("x", b"junk").is_err_and(|e| e.to_string().contains("not a model")));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
+use kiln_build::ModelError;
 use kiln_codegen::c_library::{CFiles, CLibrary};
 use kiln_codegen::model_crate::{Files, ModelCrate, identifier};
 use kiln_codegen::package::Optimize;
@@ -38,7 +39,7 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
         },
     };
     let path = PathBuf::from(format!("{}.kiln", file.name));
-    let bytes = kiln.to_bytes().map_err(|source| CliError::KilnFile { path: args.out.join(&path), source })?;
+    let bytes = kiln.to_bytes().map_err(|source| ModelError::KilnFile { path: args.out.join(&path), source })?;
     let done = format!(
         "{what} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
         args.out.display(),

@@ -15,9 +15,9 @@ pub use image::ImageRange;
 pub(crate) use npy::{npy_bytes, npy_descr};
 
 use crate::CliError;
-use crate::model::read_file;
 use crate::report::table::{counted, printable, thousands};
 use crate::values::describe;
+use kiln_build::model_file::read_file;
 
 /// Bytes of a file with a header that are read whatever the input's size, so that a file with the
 /// wrong shape is told its shape rather than its size.

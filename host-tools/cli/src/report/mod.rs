@@ -11,7 +11,8 @@ pub mod text;
 
 use std::collections::HashMap;
 
-use kiln_boards::{Board, MemoryKind, MemoryRegion};
+use kiln_boards::{Board, MemoryKind};
+use kiln_build::fit::main_region;
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 
 use crate::CliError;
@@ -78,12 +79,6 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     report.short = shortages(&report);
     report.fits = report.short.is_empty();
     Ok(report)
-}
-
-/// The region a plan uses: the board's first of its kind. One bank of RAM holds state and arena,
-/// and firmware keeps its constants with its code.
-fn main_region(board: &Board, kind: MemoryKind) -> Option<&MemoryRegion> {
-    board.regions(kind).next()
 }
 
 fn shortages(report: &PlanReport) -> Vec<Short> {

@@ -1,0 +1,151 @@
+//! What a build script calls.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use kiln_boards::Board;
+use kiln_codegen::model_crate::{ModelCrate, identifier};
+use kiln_codegen::target_of;
+use kiln_planner::Options;
+
+use crate::BuildError;
+use crate::fit::shortages;
+use crate::model_file::ModelFile;
+
+/// Variable that names the board, where the build script does not.
+pub const BOARD_VARIABLE: &str = "KILN_BOARD";
+
+/// A model to be planned by a build script.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until `compile` is called"]
+pub struct Model {
+    path: PathBuf,
+    name: Option<String>,
+    board: Option<String>,
+}
+
+/// A model that was planned, and what it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// What `include_model!` calls it.
+    pub name: String,
+    /// The board it was planned for.
+    pub board: String,
+    /// Bytes of RAM it works in.
+    pub ram_bytes: u64,
+    /// Bytes of the plan with its constants, in flash.
+    pub plan_bytes: u64,
+}
+
+/// What cargo tells a build script.
+struct Surroundings {
+    out: PathBuf,
+    target: String,
+    host: String,
+    board: Option<String>,
+}
+
+impl Model {
+    /// A model file, `.tflite` or `.kiln` with its graph; its path is relative to the package.
+    pub fn new(path: impl Into<PathBuf>) -> Model {
+        Model { path: path.into(), name: None, board: None }
+    }
+
+    /// What the module is called; by default, what the file is called, or its folder where that is `model`.
+    pub fn name(mut self, name: impl Into<String>) -> Model {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The board to plan for: a name from `kiln boards`, or the path of a board's `.toml` file, relative to the package.
+    ///
+    /// Without this the variable `KILN_BOARD` names it; without either, what is built for this computer is planned for
+    /// it, and anything else is an error that lists the boards of the target. A board that is named is kept whatever is
+    /// built for: its plan also runs on this computer, so that `cargo test` runs what the board gets, byte for byte.
+    pub fn board(mut self, board: impl Into<String>) -> Model {
+        self.board = Some(board.into());
+        self
+    }
+
+    /// Plans the model and writes it to where `include_model!` finds it. On an error, cargo shows its message and the
+    /// build ends.
+    pub fn compile(self) {
+        if let Err(error) = self.try_compile() {
+            for line in error.to_string().lines() {
+                println!("cargo::error={line}");
+            }
+            std::process::exit(1);
+        }
+    }
+
+    /// The same, for a build script that does something else about errors, or wants to know what the model needs.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]; cargo has been told then when to run the script again.
+    pub fn try_compile(self) -> Result<Compiled, BuildError> {
+        let variable = |name| env::var(name).map_err(|_| BuildError::NoCargo(name));
+        println!("cargo::rerun-if-env-changed={BOARD_VARIABLE}");
+        println!("cargo::rerun-if-changed={}", self.path.display());
+        let compiled = self.compile_in(&Surroundings {
+            out: env::var_os("OUT_DIR").ok_or(BuildError::NoCargo("OUT_DIR"))?.into(),
+            target: variable("TARGET")?,
+            host: variable("HOST")?,
+            board: env::var(BOARD_VARIABLE).ok().filter(|name| !name.is_empty()),
+        })?;
+        Ok(compiled)
+    }
+
+    fn compile_in(&self, around: &Surroundings) -> Result<Compiled, BuildError> {
+        let board = self.find_board(around)?;
+        let file = ModelFile::read(&self.path)?;
+        let mut graph = file.graph()?;
+        let name = self.name.as_ref().unwrap_or(&file.name);
+        let instead = identifier(name);
+        if self.name.is_some() && instead != *name {
+            return Err(BuildError::Name { name: name.clone(), instead });
+        }
+        graph.name = instead;
+        let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
+        let short = shortages(&planned, &board);
+        if !short.is_empty() {
+            return Err(BuildError::DoesNotFit { model: self.path.clone(), board: board.name, short });
+        }
+        // The crates a manifest would name; a module has none.
+        let sources = Path::new("");
+        let text = ModelCrate { graph: &graph, planned: &planned, board: &board.name, sources }.module();
+        let directory = around.out.join(&graph.name);
+        write(&directory.join("plan.bin"), &planned.bytes)?;
+        write(&directory.join("model.rs"), text.as_bytes())?;
+        Ok(Compiled {
+            name: graph.name,
+            board: board.name,
+            ram_bytes: planned.ram_bytes,
+            plan_bytes: planned.bytes.len() as u64,
+        })
+    }
+
+    fn find_board(&self, around: &Surroundings) -> Result<Board, BuildError> {
+        let Some(named) = self.board.as_ref().or(around.board.as_ref()) else {
+            if around.target == around.host {
+                return Ok(Board::load("host")?);
+            }
+            let of_target = |board: &Board| board.target == around.target;
+            let boards = Board::all()?.into_iter().filter(of_target).map(|board| board.name).collect();
+            return Err(BuildError::NoBoard { model: self.path.clone(), boards });
+        };
+        if Path::new(named).extension().is_some_and(|extension| extension == "toml") {
+            println!("cargo::rerun-if-changed={named}");
+        }
+        Ok(Board::load(named)?)
+    }
+}
+
+/// Writes a file of the build's own, unless it is as it should be: cargo would build anew what includes it.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
+    let written = match fs::read(path) {
+        Ok(old) if old == bytes => Ok(()),
+        _ => path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, bytes)),
+    };
+    written.map_err(|source: io::Error| BuildError::Write { path: path.to_owned(), source })
+}
