@@ -149,3 +149,104 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     };
     written.map_err(|source: io::Error| BuildError::Write { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sine/model/model.kiln");
+
+    fn around(out: &Path, target: &str, board: Option<&str>) -> Surroundings {
+        Surroundings {
+            out: out.to_owned(),
+            target: target.into(),
+            host: "x86_64-unknown-linux-gnu".into(),
+            board: board.map(str::to_owned),
+        }
+    }
+
+    fn message(model: &Model, target: &str, board: Option<&str>) -> String {
+        let out = tempfile::tempdir().unwrap();
+        let message = model.compile_in(&around(out.path(), target, board)).unwrap_err().to_string();
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "something was written");
+        message
+    }
+
+    #[test]
+    fn the_module_is_the_crate_without_what_a_crate_has() {
+        let out = tempfile::tempdir().unwrap();
+        let done = Model::new(SINE)
+            .name("wave")
+            .board("mps2-an386")
+            .compile_in(&around(out.path(), "thumbv7em-none-eabihf", Some("no such board")))
+            .unwrap();
+        assert_eq!((done.name.as_str(), done.board.as_str(), done.ram_bytes), ("wave", "mps2-an386", 31));
+        let plan = fs::read(out.path().join("wave/plan.bin")).unwrap();
+        assert_eq!(plan.len() as u64, done.plan_bytes);
+
+        let file = ModelFile::read(Path::new(SINE)).unwrap();
+        let mut graph = file.graph().unwrap();
+        graph.name = "wave".into();
+        let planned = file
+            .plan(&graph, &Options::for_target(kiln_codegen::target_of(&Board::load("mps2-an386").unwrap())))
+            .unwrap();
+        let krate = ModelCrate { graph: &graph, planned: &planned, board: "mps2-an386", sources: Path::new("/kiln") };
+        let krate = krate.files().unwrap();
+        assert!(plan == krate.plan);
+        let module = fs::read_to_string(out.path().join("wave/model.rs")).unwrap();
+        // `include!` takes no attributes on the whole.
+        assert!(!module.contains("#![") && !module.contains("//!"), "{module}");
+        let items = |text: &str| text[text.find("use kiln_core::{").unwrap()..].to_owned();
+        assert_eq!(items(&module), items(&krate.lib));
+    }
+
+    #[test]
+    fn the_board_is_named_or_known() {
+        let [arm, host] = ["thumbv7em-none-eabihf", "x86_64-unknown-linux-gnu"];
+        let model = Model::new(SINE).name("sine");
+        let out = tempfile::tempdir().unwrap();
+        let board = |target, board| model.compile_in(&around(out.path(), target, board)).unwrap().board;
+        assert_eq!(board(host, None), "host");
+        assert_eq!(board(arm, Some("microbit")), "microbit");
+        let message = message(&model, arm, None);
+        assert!(
+            message.contains("set KILN_BOARD=NAME; boards of this target: ") && message.contains("mps2-an386"),
+            "{message}"
+        );
+        assert!(!message.contains("microbit"), "{message}");
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_leave_nothing() {
+        let arm = "thumbv7em-none-eabihf";
+        let missing = Model::new("no/such.tflite").board("mps2-an386");
+        assert_eq!(message(&missing, arm, None), "no/such.tflite: there is no such file");
+        let named = Model::new(SINE).name("my model").board("mps2-an386");
+        assert!(message(&named, arm, None).contains("try `my_model`"));
+        let unknown = Model::new(SINE).board("mps2-an387");
+        assert!(message(&unknown, arm, None).contains("mps2-an386"));
+        let directory = tempfile::tempdir().unwrap();
+        let tiny = directory.path().join("tiny.toml");
+        let board = include_str!("../../../boards/mps2-an386.toml");
+        fs::write(&tiny, board.replacen("bytes = 0x40_0000", "bytes = 1000", 1)).unwrap();
+        let tight = Model::new(SINE).board(tiny.to_str().unwrap());
+        let message = message(&tight, arm, None);
+        assert!(message.contains("flash region CODE: 1337 bytes needed, 1000 available, 337 too few"), "{message}");
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_written_again() {
+        let out = tempfile::tempdir().unwrap();
+        let compile = |board| {
+            Model::new(SINE).name("sine").board(board).compile_in(&around(out.path(), "riscv", None)).unwrap();
+            let paths = ["sine/model.rs", "sine/plan.bin"].map(|name| out.path().join(name));
+            paths.map(|path| (fs::metadata(&path).unwrap().modified().unwrap(), path))
+        };
+        for (_, path) in compile("mps2-an386") {
+            let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+            fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+        }
+        let [one, two] = [compile("mps2-an386"), compile("microbit")];
+        assert!(one.iter().zip(&two).all(|(same, changed)| same.0 < changed.0));
+    }
+}
