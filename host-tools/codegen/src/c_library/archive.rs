@@ -142,3 +142,55 @@ fn write<'a>(members: impl Iterator<Item = &'a Member<'a>>) -> Result<Vec<u8>, A
     write_archive_to_stream(&mut library, &members, ArchiveKind::Gnu, false, None).map_err(ArchiveError::Write)?;
     Ok(library.into_inner())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A library like those that are generated, with these functions in it.
+    fn library(functions: &str) -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let source = format!(
+            "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {{ loop {{}} }}\n\
+             #[unsafe(no_mangle)]\nstatic kws_layout: [u32; 2] = [180, 4];\n{functions}"
+        );
+        std::fs::write(directory.path().join("lib.rs"), source).unwrap();
+        let mut rustc = Command::new("rustc");
+        rustc.current_dir(directory.path()).args(["--edition", "2024", "--crate-type", "staticlib", "lib.rs"]);
+        let output = rustc.args(["-Cpanic=abort", "-Copt-level=s", "-Clto=fat", "-Ccodegen-units=1"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(directory.path().join("liblib.a")).unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_library_is_reduced_to_what_is_used() {
+        let whole = library("#[unsafe(no_mangle)]\nextern \"C\" fn kws_third(a: u128) -> u128 { a / 3 }\n");
+        let Reduced { library, layout } = reduce(&whole, "kws").unwrap();
+        assert_eq!(layout, Layout { bytes: 180, align: 4 });
+        let names: Vec<Vec<u8>> =
+            ArchiveFile::parse(&library[..]).unwrap().members().map(|member| member.unwrap().name().to_vec()).collect();
+        assert!((2..10).contains(&names.len()), "{names:?}");
+        assert!(library.len() < whole.len() / 10, "{} of {} bytes", library.len(), whole.len());
+        let members = members(&library).unwrap();
+        let symbols = members.iter().flat_map(|member| member.object.symbols());
+        let defined: Vec<&str> = symbols.filter(|s| s.is_definition()).filter_map(|s| s.name().ok()).collect();
+        assert!(defined.contains(&"kws_third") && defined.contains(&"__udivti3"), "{defined:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_could_panic_or_clash_is_refused() {
+        let panics = library("#[unsafe(no_mangle)]\nextern \"C\" fn kws_get(i: usize) -> u8 { [1, 2, 3][i] }\n");
+        let message = reduce(&panics, "kws").err().unwrap().to_string();
+        assert!(message.contains("could allocate or panic") && message.contains("panic_bounds_check"), "{message}");
+        let foreign = library("#[unsafe(no_mangle)]\nextern \"C\" fn other() -> u8 { 1 }\n");
+        assert!(reduce(&foreign, "kws").is_err_and(|error| error.to_string().contains("`other` could clash")));
+        let message = reduce(&foreign, "vww").err().unwrap().to_string();
+        assert!(message.contains("there is no `vww_layout`"), "{message}");
+        assert!(matches!(reduce(b"!<arch>\n", "kws"), Err(ArchiveError::Missing(_))));
+        assert!(matches!(reduce(b"no archive", "kws"), Err(ArchiveError::Read(_))));
+    }
+}
