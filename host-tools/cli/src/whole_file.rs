@@ -14,7 +14,9 @@ use crate::CliError;
 ///
 /// The file can't be written.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    write_all([(path.to_owned(), bytes)])
+    // Its folder is the user's to make: a path that is mistyped must not become a new one.
+    let file = Staged::new(path, bytes).and_then(Staged::finish);
+    file.map_err(|source| failed(path, source))
 }
 
 /// Writes files that belong together, and makes the folders they lie in. All are written under other names first, and
@@ -27,7 +29,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
 pub(crate) fn write_all<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [u8])>) -> Result<(), CliError> {
     let mut staged = Vec::new();
     for (path, bytes) in files {
-        let file = Staged::new(&path, bytes).map_err(|source| failed(&path, source))?;
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let file = folder.and_then(|()| Staged::new(&path, bytes)).map_err(|source| failed(&path, source))?;
         staged.push((path, file));
     }
     for (path, file) in staged {
@@ -65,7 +68,6 @@ impl<'a> Staged<'a> {
         // Behind a link lies the file that is meant.
         let target = if there.is_some() { fs::canonicalize(path)? } else { path.to_owned() };
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
         let mut builder = Builder::new();
         match &there {
             Some(there) => builder.permissions(there.permissions()),
