@@ -64,6 +64,11 @@ fi
 stage "firmware: no heap, no panic, no unused kernel, within budget"
 ci_check firmware
 
+stage "code sizes as estimated"
+ci_check code-sizes
+stage "firmware of real boards, with their HALs"
+ci_check boards
+
 stage "Miri"
 ci/miri.sh
 

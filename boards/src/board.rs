@@ -1,5 +1,7 @@
 //! A board and the parts it is described by.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Isa;
@@ -31,6 +33,9 @@ pub struct Board {
     pub memory: Vec<MemoryRegion>,
     /// How programs are run on it.
     pub run: Run,
+    /// The firmware crate models are built into; none where Kiln builds firmware without one, or none at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<FirmwareCrate>,
 }
 
 impl Board {
@@ -58,6 +63,15 @@ impl Board {
     pub fn is_host(&self) -> bool {
         self.run == Run::Host {}
     }
+}
+
+/// A crate that sets a real board up by its HAL and runs a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareCrate {
+    /// Its directory's name, beside the board files.
+    #[serde(rename = "crate")]
+    pub name: String,
 }
 
 /// A contiguous range of addresses.
@@ -97,6 +111,13 @@ pub enum MemoryKind {
     Flash,
     /// Read and written while a model runs.
     Ram,
+}
+
+/// The word that board files use.
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// How programs get onto a board and are run there.
@@ -156,6 +177,27 @@ pub enum Place {
 }
 
 impl Run {
+    /// The word that board files use.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Host {} => "host",
+            Self::Qemu { .. } => "qemu",
+            Self::QemuUser { .. } => "qemu-user",
+            Self::ProbeRs { .. } => "probe-rs",
+            Self::Uf2 { .. } => "uf2",
+            Self::Espflash { .. } => "espflash",
+            Self::Bossac {} => "bossac",
+            Self::Linux {} => "linux",
+        }
+    }
+
+    /// The family number of [`Run::Uf2`]; `None` for other kinds, and where it is no number of 32 bits.
+    pub fn uf2_family(&self) -> Option<u32> {
+        let Self::Uf2 { family } = self else { return None };
+        let digits = family.strip_prefix("0x").filter(|digits| !digits.starts_with('+'))?;
+        u32::from_str_radix(digits, 16).ok()
+    }
+
     /// Where the board is.
     pub fn place(&self) -> Place {
         match self {

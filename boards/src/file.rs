@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::{Board, BoardError, Isa, MemoryRegion, Run, check, host};
+use crate::{Board, BoardError, FirmwareCrate, Isa, MemoryRegion, Run, check, host};
 
 /// File stem and text of every embedded board, in alphabetical order.
 const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/boards.rs"));
@@ -28,6 +28,7 @@ struct BoardFile {
     #[serde(default)]
     memory: Vec<MemoryRegion>,
     run: Run,
+    firmware: Option<FirmwareCrate>,
     /// Reserved for the cycle model: accepted, so that files may carry it, and not read yet.
     #[serde(rename = "cycles")]
     _cycles: Option<toml::Table>,
@@ -117,6 +118,7 @@ impl Board {
             clock_hz: read.clock_hz,
             memory: read.memory,
             run: read.run,
+            firmware: read.firmware,
         };
         match check::problem(&board) {
             None => Ok(board),

@@ -1,5 +1,7 @@
 //! What a CPU can execute, as far as kernels and compilers care.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// An instruction set: a family and the optional parts a CPU has.
@@ -52,6 +54,13 @@ pub enum IsaFamily {
     Portable,
 }
 
+/// The word that board files use.
+impl fmt::Display for IsaFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 impl IsaFamily {
     /// What the rustc target triples of this family begin with; empty where any triple will do.
     pub(crate) fn triple_prefix(self) -> &'static str {
@@ -66,6 +75,11 @@ impl IsaFamily {
             Self::X86_64 => "x86_64-",
             Self::Portable => "",
         }
+    }
+
+    /// Whether it is of Arm's M profile.
+    pub(crate) fn is_cortex_m(self) -> bool {
+        matches!(self, Self::Armv6M | Self::Armv7M | Self::Armv7eM | Self::Armv8MMain | Self::Armv81MMain)
     }
 
     /// The optional parts CPUs of this family may have.
@@ -104,4 +118,11 @@ pub enum IsaFeature {
     Avx512,
     /// 8-bit dot products of x86 on 512-bit vectors.
     Avx512Vnni,
+}
+
+/// The word that board files use.
+impl fmt::Display for IsaFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }

@@ -20,6 +20,6 @@ mod file;
 mod host;
 mod isa;
 
-pub use board::{Board, MemoryKind, MemoryRegion, Place, Run};
+pub use board::{Board, FirmwareCrate, MemoryKind, MemoryRegion, Place, Run};
 pub use error::BoardError;
 pub use isa::{Isa, IsaFamily, IsaFeature};

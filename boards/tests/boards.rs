@@ -126,8 +126,51 @@ fn a_board_with_a_system_needs_no_flash_and_others_do() {
     let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
     assert!(GOOD.contains(flash) && GOOD.contains(qemu));
     let without = GOOD.replace(flash, "");
-    assert_says(&read(&without).unwrap_err().to_string(), &["`memory`", "Flash"]);
-    assert!(read(&without.replace(qemu, "kind = \"linux\"")).is_ok());
+    assert_says(&read(&without).unwrap_err().to_string(), &["`memory`", "kind `flash`"]);
+    let linux = |text: &str| {
+        let text = text.replace(qemu, "kind = \"linux\"").replace("thumbv7em-none-eabihf", "aarch64-unknown-linux-gnu");
+        text.replace("armv7e-m", "aarch64").replace("[\"dsp\", \"fpu\"]", "[\"neon\"]")
+    };
+    assert!(read(&linux(&without)).is_ok());
+    assert_says(&read(&linux(GOOD)).unwrap_err().to_string(), &["`memory`", "region FLASH", "`linux`", "leave it out"]);
+}
+
+#[test]
+fn what_runs_programs_suits_the_cpu_and_the_target() {
+    let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    let user = "kind = \"qemu-user\"\nbinary = \"q\"\nsysroot = \"/s\"";
+    for (kind, run) in [("linux", "kind = \"linux\""), ("qemu-user", user)] {
+        assert_says(&message(qemu, run), &["`run.kind`", kind, "armv7e-m", "`probe-rs`"]);
+    }
+    let aarch64 = |target: &str, run: &str| {
+        let text = GOOD.replace("armv7e-m", "aarch64").replace("[\"dsp\", \"fpu\"]", "[\"neon\"]");
+        let text = text.replace("thumbv7em-none-eabihf", target).replace(qemu, run);
+        read(&text).unwrap_err().to_string()
+    };
+    assert_says(&aarch64("aarch64-unknown-none", "kind = \"linux\""), &["`target`", "aarch64-unknown-none", "-linux-"]);
+    assert_says(&aarch64("aarch64-unknown-linux-gnu", qemu), &["`target`", "`qemu` runs firmware", "-none"]);
+    assert_says(&message("\"armv7e-m\"", "\"portable\""), &["`isa.family`", "`portable`", "host"]);
+
+    let host = "name = \"h\"\ntitle = \"t\"\nchip = \"c\"\ncpu = \"u\"\n[run]\nkind = \"host\"\n";
+    assert!(read(host).is_ok());
+    let region = "[[memory]]\nname = \"R\"\nkind = \"ram\"\nstart = 0\nbytes = 0\n";
+    assert_says(&read(&format!("{host}{region}")).unwrap_err().to_string(), &["`memory`", "leave them out"]);
+    let isa = "[isa]\nfamily = \"armv6-m\"\n";
+    assert_says(&read(&format!("{host}{isa}")).unwrap_err().to_string(), &["`isa.family`", "armv6-m", "leave it out"]);
+    let other = format!("target = \"{}-unknown-other\"\n{host}", std::env::consts::ARCH);
+    assert_says(&read(&other).unwrap_err().to_string(), &["`target`", "-unknown-other", "leave it out"]);
+}
+
+#[test]
+fn tools_get_arguments_that_are_there() {
+    let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    assert_says(&message("\"qemu-system-arm\"", "\"\""), &["`run.binary`", "is empty"]);
+    assert_says(&message("machine = \"demo\"", "machine = \" \""), &["`run.machine`", "is empty"]);
+    assert_says(&message(qemu, "kind = \"probe-rs\"\nchip = \"\""), &["`run.chip`", "is empty"]);
+    for family in ["", "rp2040", "0x", "e48bff56", "0x1e48bff56", "0x+1"] {
+        let run = format!("kind = \"uf2\"\nfamily = \"{family}\"");
+        assert_says(&message(qemu, &run), &["`run.family`", if family.is_empty() { "is empty" } else { "0xe48bff56" }]);
+    }
 }
 
 #[test]
@@ -144,7 +187,20 @@ fn large_memories_are_for_cpus_that_address_them() {
 #[test]
 fn every_way_of_running_is_read() {
     let qemu = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
-    let run = |text: &str| read(&GOOD.replace(qemu, text)).unwrap().run;
+    // Linux programs need other targets than GOOD's.
+    let linux = |text: &str| {
+        let text = text.replace("thumbv7em-none-eabihf", "aarch64-unknown-linux-gnu").replace("armv7e-m", "aarch64");
+        let text = text.replace("[\"dsp\", \"fpu\"]", "[\"neon\"]");
+        text.replace("[[memory]]\nname = \"FLASH\"\nkind = \"flash\"\nstart = 0\nbytes = 0x1000\n", "")
+    };
+    let run = |text: &str| {
+        let file = GOOD.replace(qemu, text);
+        let on_linux = ["\"linux\"", "user"].iter().any(|word| text.contains(word));
+        let run = read(&if on_linux { linux(&file) } else { file }).unwrap().run;
+        assert!(text.starts_with(&format!("kind = \"{}\"", run.kind())), "{run:?}");
+        run
+    };
+    assert!(matches!(run(qemu), Run::Qemu { .. }));
     assert_eq!(run("kind = \"probe-rs\"\nchip = \"X\""), Run::ProbeRs { chip: "X".into() });
     assert_eq!(run("kind = \"uf2\"\nfamily = \"0x1\""), Run::Uf2 { family: "0x1".into() });
     assert_eq!(run("kind = \"espflash\"\nchip = \"X\""), Run::Espflash { chip: "X".into() });
@@ -210,12 +266,12 @@ fn contradictions_name_the_field_and_the_rule() {
         ("start = 0x20000000", "start = 0xfffff800", &["memory.RAM.bytes", "32-bit"]),
         ("start = 0x20000000", "start = 0x7fffffffffffffff", &["memory.RAM.bytes", "32-bit"]),
         ("start = 0x20000000", "start = 0x20000004", &["memory.RAM.start", "multiples of 8"]),
-        ("kind = \"ram\"", "kind = \"flash\"", &["`memory`", "Ram"]),
+        ("kind = \"ram\"", "kind = \"flash\"", &["`memory`", "kind `ram`"]),
         ("\"RAM\"", "\"FLASH\"", &["two regions called FLASH"]),
-        ("\"FLASH\"", "\"RAM\"", &["a region RAM", "first of kind Ram"]),
+        ("\"FLASH\"", "\"RAM\"", &["a region RAM", "first of kind `ram`"]),
         ("\"RAM\"", "\"my ram\"", &["memory.name", "my ram"]),
-        ("\"fpu\"", "\"mve\"", &["isa.features", "Mve", "Armv7eM"]),
-        ("\"fpu\"", "\"dsp\"", &["isa.features", "twice"]),
+        ("\"fpu\"", "\"mve\"", &["isa.features", "has `mve`", "armv7e-m", "some of `dsp`, `fpu`"]),
+        ("\"fpu\"", "\"dsp\"", &["isa.features", "`dsp` twice"]),
         (", \"fpu\"", "", &["`target`", "no `fpu`"]),
         ("thumbv7em-none-eabihf", "thumbv6m-none-eabi", &["`target`", "`thumbv7em-`"]),
         ("name = \"demo\"", "name = \"De mo\"", &["`name`", "De mo"]),
@@ -230,4 +286,25 @@ fn contradictions_name_the_field_and_the_rule() {
 #[test]
 fn the_table_of_cycles_is_reserved() {
     assert!(read(&format!("{GOOD}\n[cycles]\nload = 2\n")).is_ok());
+}
+
+#[test]
+fn firmware_crates_are_for_real_boards_and_named_plainly() {
+    let real = GOOD.replace("kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"", "kind = \"bossac\"");
+    let with = |text: &str, krate: &str| read(&format!("{text}[firmware]\ncrate = \"{krate}\"\n"));
+    assert_eq!(with(&real, "demo-1").unwrap().firmware.unwrap().name, "demo-1");
+    for name in ["", "../demo", "a/b", "Demo"] {
+        assert_says(&with(&real, name).unwrap_err().to_string(), &["firmware.crate", "lower-case letters"]);
+    }
+    assert_says(&with(GOOD, "demo").unwrap_err().to_string(), &["firmware", "real boards only"]);
+}
+
+#[test]
+fn uf2_families_are_numbers_of_32_bits() {
+    let from = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
+    let with = |family: &str| GOOD.replace(from, &format!("kind = \"uf2\"\nfamily = \"{family}\""));
+    assert_eq!(read(&with("0xe48bff56")).unwrap().run.uf2_family(), Some(0xe48b_ff56));
+    for family in ["", "0x", "e48bff56", "0x+1", "0x1e48bff56", "0xg"] {
+        assert_says(&read(&with(family)).unwrap_err().to_string(), &["run.family", "hexadecimal"]);
+    }
 }

@@ -12,13 +12,17 @@ const DEVICE: [&str; 8] =
 
 /// Crates outside the workspace that device crates may use, directly or not. A new one is a decision
 /// to be taken here, not something that creeps in.
-const ALLOWED: [&str; 32] = [
+const ALLOWED: [&str; 38] = [
     "bare-metal",
     "bitfield",
+    "bitflags",
     "cortex-m",
     "cortex-m-rt",
     "cortex-m-rt-macros",
     "critical-section",
+    "defmt",
+    "defmt-macros",
+    "defmt-parser",
     "embedded-hal",
     "libc",
     "libm",
@@ -38,6 +42,8 @@ const ALLOWED: [&str; 32] = [
     "serde_core",
     "serde_derive",
     "syn",
+    "thiserror",
+    "thiserror-impl",
     "unicode-ident",
     "vcell",
     "version_check",

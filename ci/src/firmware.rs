@@ -1,15 +1,23 @@
 //! Firmware of the reference models: no allocator, no panic, no formatting, no kernel that the plan
-//! does not use, and within budget. That a panic would be found is checked by planting an `unwrap`.
+//! does not use, an arena that is touched up to its last byte, and within budget. That a panic would be found is
+//! checked by planting an `unwrap`, once a board; that firmware for measuring costs what firmware for use does, by
+//! counting both.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use kiln_boards::Board;
+use kiln_codegen::count::{Counting, Counts};
 use kiln_codegen::deploy::Deployment;
+use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
+use kiln_codegen::profile::profile;
+use kiln_codegen::ramp;
 use kiln_codegen::symbols::Elf;
-use kiln_codegen::target_of;
+use kiln_codegen::toolchain::Toolchain;
+use kiln_codegen::{plugin, target_of};
 use kiln_planner::graph::Graph;
 use kiln_planner::{Options, Planned, plan};
 
@@ -21,6 +29,8 @@ pub fn run() -> Result<()> {
         println!("skipped: no models at KILN_DATA (default ../shared/data)");
         return Ok(());
     };
+    let plugin = plugin::build(&crate::root(), &build_directory())?;
+    let mut planted_on = BTreeSet::new();
     for (model, boards) in budgets::read()? {
         let path = data.join("models").join(&model).join("model.tflite");
         let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -28,44 +38,82 @@ pub fn run() -> Result<()> {
         for (name, budget) in &boards {
             let board = Board::builtin(name)?;
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;
-            check(&graph, &planned, &board, budget).with_context(|| format!("{model} on {name}"))?;
+            let first = planted_on.insert(name.clone());
+            check(&graph, &planned, &board, budget, &plugin, first).with_context(|| format!("{model} on {name}"))?;
         }
     }
     Ok(())
 }
 
-fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget) -> Result<()> {
+fn build_directory() -> PathBuf {
+    crate::root().join("target/kiln/build")
+}
+
+/// Checks a model on a board; the first of each board more thoroughly.
+fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget, plugin: &Path, first: bool) -> Result<()> {
     let root = crate::root();
     let out = root.join("target/ci-firmware").join(format!("{}-{}", graph.name, board.name));
-    let build = root.join("target/kiln/build");
+    let build = build_directory();
     let deployment = Deployment { graph, planned, board, sources: &root, out: &out, build: &build };
-    let elf = Elf::read(&deployment.build(Mode::Replay)?)?;
+    let entry = planned.main_entry().context("nothing to run")?;
+    let inputs = ramp::inputs(graph, entry).concat();
+    let directory = tempfile::tempdir()?;
+    let profile = profile(&deployment, plugin, directory.path(), &inputs)?;
+    let elf = &profile.elf;
     let forbidden = elf.forbidden();
     ensure!(forbidden.is_empty(), "the firmware contains {forbidden:?}");
-    only_used_kernels(&elf, planned)?;
-    let entry = planned.main_entry().context("nothing to run")?;
+    only_used_kernels(elf, planned)?;
     ensure!(entry.optimal, "the arena is not proven the least possible");
-    let measured = Budget { arena: entry.arena, constants: planned.constants_bytes, code: elf.kiln_code_bytes() };
-    budgets::check(&graph.name, &board.name, budget, &measured)?;
-    planted(&deployment)?;
+    ensure!(
+        profile.arena.end == entry.arena,
+        "a run touches {} bytes of the arena, and {} are planned",
+        profile.arena.end,
+        entry.arena
+    );
+    let measured = Budget {
+        arena: entry.arena,
+        constants: planned.constants_bytes,
+        code: elf.kiln_code_bytes(),
+        instructions: profile.run.counts.instructions,
+        stack: profile.stack,
+    };
+    let toolchain = Toolchain::find(&board.target)?;
+    budgets::check(&graph.name, &board.name, budget, &measured, toolchain.builds_core())
+        .with_context(|| toolchain.describe())?;
+    if first {
+        let counted = replayed(&deployment, plugin, directory.path(), &inputs)?;
+        ensure!(counted == [profile.run.counts], "firmware for use costs {counted:?}, not {:?}", profile.run.counts);
+        planted(&deployment)?;
+    }
     println!(
-        "{} on {}: arena {}, constants {}, code {} bytes; no heap, no panic, no unused kernel; a planted unwrap is found",
-        graph.name, board.name, measured.arena, measured.constants, measured.code
+        "{} on {}: arena {}, constants {}, code {} bytes, {} instructions, stack {} bytes; no heap, no panic, no unused \
+         kernel{}",
+        graph.name,
+        board.name,
+        measured.arena,
+        measured.constants,
+        measured.code,
+        measured.instructions,
+        measured.stack.map_or("unmeasured".to_owned(), |bytes| bytes.to_string()),
+        if first { "; a planted unwrap is found, and replaying costs the same" } else { "" }
     );
     Ok(())
 }
 
-/// The image holds the bodies of exactly the kernels the plan uses, and no reference kernel. A body is
-/// a function `run…` of `kiln_kernels`; its address is taken, so it can't be inlined away.
+/// What one run of firmware that neither paints nor measures anything costs.
+fn replayed(deployment: &Deployment<'_>, plugin: &Path, directory: &Path, inputs: &[u8]) -> Result<Vec<Counts>> {
+    let path = deployment.build(Mode::Replay)?;
+    let counting = Counting::new(plugin, deployment.board, &Elf::read(&path)?, &path)?;
+    let emulation = Emulation { arguments: counting.arguments(), ..Emulation::new(deployment.board, &path, directory) };
+    emulation.replay(inputs)?;
+    Ok(counting.read(directory)?.iter().map(|run| run.counts).collect())
+}
+
+/// The image holds the bodies of exactly the kernels the plan uses, and no reference kernel.
 fn only_used_kernels(elf: &Elf, planned: &Planned) -> Result<()> {
     ensure!(!elf.mentions("kiln_ops::"), "the firmware contains operators' host code");
-    let is_body = |name: &str| {
-        let path = name.split("::<").next().unwrap_or(name);
-        path.starts_with("kiln_kernels::")
-            && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
-    };
     // Counted, not named: some compilers leave type arguments out of names.
-    let bodies: Vec<&str> = elf.symbols.iter().map(|s| s.name.as_str()).filter(|n| is_body(n)).collect();
+    let bodies: Vec<&str> = elf.kernel_bodies().map(|s| s.name.as_str()).collect();
     let used: Vec<&str> = planned.kernels.iter().map(|k| k.name).collect();
     ensure!(bodies.len() == used.len(), "the plan uses {used:?}, but the firmware has {bodies:?}");
     Ok(())

@@ -2,7 +2,9 @@
 //! budgets. `kiln-ci CHECK` runs one; `ci/test.sh` runs them all.
 
 pub mod bare_metal;
+pub mod boards;
 pub mod budgets;
+pub mod code_sizes;
 pub mod dependencies;
 pub mod firmware;
 

@@ -2,19 +2,26 @@
 
 use std::process::ExitCode;
 
-use kiln_ci::{bare_metal, dependencies, firmware};
+use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware};
 
 const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
   bare-metal     core, ops and kernels build for bare metal, without alloc
-  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget";
+  code-sizes     code of the reference models on every CPU family, against the estimate of `kiln plan`
+  code-sizes --measure   measures what each kernel adds, and writes it to kernels/src/code_bytes.rs
+  firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
+  boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 
 fn main() -> ExitCode {
-    let check = std::env::args().nth(1);
-    let result = match check.as_deref() {
-        Some("dependencies") => dependencies::run(),
-        Some("bare-metal") => bare_metal::run(),
-        Some("firmware") => firmware::run(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let check = arguments.join(" ");
+    let result = match check.as_str() {
+        "dependencies" => dependencies::run(),
+        "bare-metal" => bare_metal::run(),
+        "code-sizes" => code_sizes::run(),
+        "code-sizes --measure" => code_sizes::measure(),
+        "firmware" => firmware::run(),
+        "boards" => boards::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -23,7 +30,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kiln-ci {}: {error:#}", check.unwrap_or_default());
+            eprintln!("kiln-ci {check}: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 /// The element type of a tensor. The numbers are part of the plan format and never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum DType {

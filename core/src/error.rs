@@ -5,6 +5,7 @@ use crate::TargetId;
 /// Why a plan does not load or a session does not start. Small, `Copy`, with the numbers a host
 /// tool needs to say more; nothing here can happen after [`Session::new`](crate::Session::new).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Error {
     /// Fewer bytes than a header, or fewer than the header says; bytes given.
     Truncated(usize),
@@ -46,6 +47,7 @@ pub enum Error {
 
 /// Which side of an entry a tensor is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TensorRole {
     /// Written by the caller before a run.
     Input,

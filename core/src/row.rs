@@ -9,6 +9,7 @@ pub const MAX_OPERANDS: usize = 16;
 
 /// Which output rows to compute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RowRange {
     /// First row.
     pub begin: u32,
@@ -18,6 +19,7 @@ pub struct RowRange {
 
 /// Which way a call walks its output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Direction {
     /// From low addresses to high ones.
     #[default]

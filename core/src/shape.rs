@@ -35,6 +35,7 @@ impl TryFrom<Stored> for Shape {
 
 /// Why a shape could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ShapeError {
     /// More than [`MAX_RANK`] dimensions; the number given.
     Rank(usize),
@@ -109,8 +110,16 @@ impl core::fmt::Debug for Shape {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for Shape {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        self.dims().format(f);
+    }
+}
+
 /// What a tensor holds: element type and shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
     /// Element type.

@@ -3,6 +3,7 @@
 /// The CPU family of a plan: a number in the plan's header. Numbers are never reused, and numbers
 /// unknown to a build are simply not its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(transparent)]
 pub struct TargetId(pub u32);
 

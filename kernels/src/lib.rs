@@ -12,6 +12,10 @@
 mod add;
 mod arithmetic;
 mod blocks;
+#[cfg(feature = "host")]
+pub mod code;
+#[cfg(feature = "host")]
+mod code_bytes;
 mod conv2d;
 mod copy;
 mod depthwise;

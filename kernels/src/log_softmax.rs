@@ -56,8 +56,7 @@ pub const LOG_SOFTMAX_F32: Row =
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<LogSoftmaxS8Parameters>() else { return false };
-    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 1)
-        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 1)
+    vectors::fit_both(call, p.length, p.input_pitch, p.output_pitch, 1)
 }
 
 /// Integer bits of the sum of exponentials.
@@ -66,16 +65,12 @@ const SUM_BITS: u32 = 12;
 unsafe fn run_s8(call: &Call<'_>) {
     let Some(p) = call.parameters::<LogSoftmaxS8Parameters>() else { return };
     let n = p.length as usize;
-    for row in call.rows.begin..call.rows.end {
-        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<i8>();
-        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<i8>();
+    vectors::for_each(call, p.input_pitch, p.output_pitch, |x: *const i8, y: *mut i8| {
         // SAFETY: `check` proved that the `n` elements of the row lie inside the input.
         let read = |i: usize| unsafe { x.wrapping_add(i).read() } as i32;
         let scaled = |diff: i32| high_mul(diff.wrapping_shl(p.left_shift), p.multiplier);
-        let mut max = i32::MIN;
-        for i in 0..n {
-            max = max.max(read(i));
-        }
+        // SAFETY: the same.
+        let max = unsafe { vectors::max_s8(x, n) };
         let mut sum = 0i32;
         for i in 0..n {
             let diff = read(i).wrapping_sub(max);
@@ -98,7 +93,7 @@ unsafe fn run_s8(call: &Call<'_>) {
             // SAFETY: `check` proved that the row's elements lie inside the output.
             unsafe { y.wrapping_add(i).write(value) };
         }
-    }
+    });
 }
 
 /// `log(sum)` for a sum of at least 1 in Q12.19, result in Q5.26: TFLite's
@@ -132,16 +127,13 @@ fn log(sum: i32) -> i32 {
 
 fn check_f32(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<LogSoftmaxF32Parameters>() else { return false };
-    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 4)
-        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 4)
+    vectors::fit_both(call, p.length, p.input_pitch, p.output_pitch, 4)
 }
 
 unsafe fn run_f32(call: &Call<'_>) {
     let Some(p) = call.parameters::<LogSoftmaxF32Parameters>() else { return };
     let n = p.length as usize;
-    for row in call.rows.begin..call.rows.end {
-        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<f32>();
-        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<f32>();
+    vectors::for_each(call, p.input_pitch, p.output_pitch, |x: *const f32, y: *mut f32| {
         // SAFETY: `check` proved that the `n` elements of the row lie inside input and output.
         unsafe {
             let mut max = f32::MIN;
@@ -158,7 +150,7 @@ unsafe fn run_f32(call: &Call<'_>) {
                 y.wrapping_add(i).write(x.wrapping_add(i).read() - max - log);
             }
         }
-    }
+    });
 }
 
 /// How planning chooses and prepares the rows.
@@ -233,11 +225,6 @@ pub(crate) mod host {
     /// The elements of a vector and the number of vectors.
     fn vectors_of(operation: &Operation<'_>, dtype: DType) -> Option<(u32, u32)> {
         let Op::LogSoftmax(_) = operation.op else { return None };
-        if !lowering::is_sound(operation, dtype) {
-            return None;
-        }
-        let shape = &operation.output.ty.shape;
-        shape.last().checked_mul(dtype.bits() / 8)?;
-        Some((shape.last(), u32::try_from(shape.outer()?).ok()?))
+        lowering::vectors(operation, dtype)
     }
 }

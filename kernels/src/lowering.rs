@@ -30,6 +30,17 @@ pub(crate) fn is_sound(operation: &Operation<'_>, dtype: DType) -> bool {
         && operation.op.output(given) == Ok(operation.output.ty)
 }
 
+/// The elements of a vector along the innermost dimension and the number of vectors, of a sound operation
+/// whose output has its input's shape.
+pub(crate) fn vectors(operation: &Operation<'_>, dtype: DType) -> Option<(u32, u32)> {
+    if !is_sound(operation, dtype) {
+        return None;
+    }
+    let shape = &operation.output.ty.shape;
+    shape.last().checked_mul(dtype.bits() / 8)?;
+    Some((shape.last(), u32::try_from(shape.outer()?).ok()?))
+}
+
 /// Four dimensions.
 pub(crate) fn nhwc(ty: &TensorType) -> Option<[u32; 4]> {
     ty.shape.dims().try_into().ok()

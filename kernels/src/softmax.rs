@@ -53,8 +53,7 @@ pub const SOFTMAX_F32: Row =
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return false };
-    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 1)
-        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 1)
+    vectors::fit_both(call, p.length, p.input_pitch, p.output_pitch, 1)
 }
 
 /// Integer bits of the sum of exponentials: with 12 of them, 4096 ones fit.
@@ -63,15 +62,11 @@ const SUM_BITS: u32 = 12;
 unsafe fn run_s8(call: &Call<'_>) {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return };
     let n = p.length as usize;
-    for row in call.rows.begin..call.rows.end {
-        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<i8>();
-        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<i8>();
+    vectors::for_each(call, p.input_pitch, p.output_pitch, |x: *const i8, y: *mut i8| {
         // SAFETY: `check` proved that the `n` elements of the row lie inside the input.
         let read = |i: usize| unsafe { x.wrapping_add(i).read() } as i32;
-        let mut max = i32::MIN;
-        for i in 0..n {
-            max = max.max(read(i));
-        }
+        // SAFETY: the same.
+        let max = unsafe { vectors::max_s8(x, n) };
         let mut sum = 0i32;
         for i in 0..n {
             if let Some(e) = exponential(read(i).wrapping_sub(max), p) {
@@ -95,7 +90,7 @@ unsafe fn run_s8(call: &Call<'_>) {
             // SAFETY: `check` proved that the row's elements lie inside the output.
             unsafe { y.wrapping_add(i).write(value) };
         }
-    }
+    });
 }
 
 /// `exp` of a difference from the maximum, Q0.31; `None` when it is too small to count.
@@ -167,16 +162,13 @@ pub(crate) fn shift_left(x: i32, bits: u32) -> i32 {
 
 fn check_f32(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<SoftmaxF32Parameters>() else { return false };
-    vectors::fit(call.input(0), call.rows.end, p.length, p.input_pitch, 4)
-        && vectors::fit(call.output(0), call.rows.end, p.length, p.output_pitch, 4)
+    vectors::fit_both(call, p.length, p.input_pitch, p.output_pitch, 4)
 }
 
 unsafe fn run_f32(call: &Call<'_>) {
     let Some(p) = call.parameters::<SoftmaxF32Parameters>() else { return };
     let n = p.length as usize;
-    for row in call.rows.begin..call.rows.end {
-        let x = vectors::start(call.input(0), row, p.input_pitch).cast::<f32>();
-        let y = vectors::start(call.output(0), row, p.output_pitch).cast::<f32>();
+    vectors::for_each(call, p.input_pitch, p.output_pitch, |x: *const f32, y: *mut f32| {
         // SAFETY: `check` proved that the `n` elements of the row lie inside input and output.
         unsafe {
             let mut max = f32::NEG_INFINITY;
@@ -195,7 +187,7 @@ unsafe fn run_f32(call: &Call<'_>) {
                 y.write(y.read() / sum);
             }
         }
-    }
+    });
 }
 
 /// How planning chooses and prepares the rows.
@@ -269,11 +261,7 @@ pub(crate) mod host {
     /// The softmax, the elements of a vector and the number of vectors.
     fn vectors_of(operation: &Operation<'_>, dtype: DType) -> Option<(Softmax, u32, u32)> {
         let Op::Softmax(op) = operation.op else { return None };
-        if !lowering::is_sound(operation, dtype) {
-            return None;
-        }
-        let shape = &operation.output.ty.shape;
-        shape.last().checked_mul(dtype.bits() / 8)?;
-        Some((op, shape.last(), u32::try_from(shape.outer()?).ok()?))
+        let (length, rows) = lowering::vectors(operation, dtype)?;
+        Some((op, length, rows))
     }
 }

@@ -238,7 +238,8 @@ impl Graph {
         ids.iter().map(|&id| self.value(id).ty).collect()
     }
 
-    /// Adds a node to entry `entry` whose output's type follows from the operator's rule.
+    /// Adds a node to entry `entry` whose output's type, and dimensions that vary, follow from the operator's
+    /// rules.
     pub fn add_node(
         &mut self,
         entry: usize,
@@ -248,15 +249,35 @@ impl Graph {
         quant: Quant,
     ) -> Result<ValueId, GraphError> {
         let (name, op) = (name.into(), op.into());
-        let ty = op.output(&self.types(inputs)).map_err(|error| GraphError::Op {
+        let types = self.types(inputs);
+        let refused = |error| GraphError::Op {
             entry: self.entries[entry].name.clone(),
             node: name.clone(),
             op: op.name(),
             error,
-        })?;
+        };
+        let ty = op.output(&types).map_err(refused)?;
+        let varying = self.varying(&op, &types, inputs).map_err(refused)?;
         let output = self.add_result(name.clone(), ty, quant);
+        self.values[output.index()].varying = varying;
         self.entries[entry].nodes.push(Node { name, op, inputs: inputs.to_vec(), output });
         Ok(output)
+    }
+
+    /// The dimensions of `op`'s output that vary because those of its inputs do, each once.
+    fn varying(&self, op: &Op, types: &[TensorType], inputs: &[ValueId]) -> Result<Vec<VaryingDim>, OpError> {
+        let mut out = Vec::new();
+        for (input, &id) in inputs.iter().enumerate() {
+            for varying in &self.value(id).varying {
+                let axis = varying.axis as usize;
+                let to = op.varies(types, input, axis).ok_or(OpError::Varying(input, axis))?;
+                let to = VaryingDim { axis: to as u8, extent: varying.extent };
+                if !out.contains(&to) {
+                    out.push(to);
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// Checks everything a graph promises: passes run it after each change.
@@ -314,7 +335,8 @@ impl Graph {
                 op: node.op.name(),
                 error,
             };
-            let ty = node.op.output(&self.types(&node.inputs)).map_err(op)?;
+            let types = self.types(&node.inputs);
+            let ty = node.op.output(&types).map_err(op)?;
             if ty != output.ty {
                 return Err(wrong(format!(
                     "'{}' is {} {:?} but node '{}' computes {} {:?}",
@@ -324,6 +346,13 @@ impl Graph {
                     node.name,
                     ty.dtype.name(),
                     ty.shape
+                )));
+            }
+            let varying = self.varying(&node.op, &types, &node.inputs).map_err(op)?;
+            if let Some(dim) = varying.iter().find(|dim| !output.varying.contains(dim)) {
+                return Err(wrong(format!(
+                    "'{}' does not vary along axis {} with extent '{}', but what node '{}' computes it from does",
+                    output.name, dim.axis, self.extents[dim.extent as usize].name, node.name
                 )));
             }
         }
@@ -365,9 +394,12 @@ fn check_value(value: &Value, extents: &[Extent]) -> Result<(), GraphError> {
     if quant.scales.iter().any(|s| !s.is_finite() || *s <= 0.0) {
         return wrong("has a scale that is not a positive number".into());
     }
-    for varying in &value.varying {
+    for (index, varying) in value.varying.iter().enumerate() {
         if varying.axis as usize >= value.ty.shape.rank() {
             return wrong(format!("has no dimension {} that could vary", varying.axis));
+        }
+        if value.varying.iter().take(index).any(|v| v.axis == varying.axis) {
+            return wrong(format!("lists what varies more often than dimension {} can", varying.axis));
         }
         let max = extents.get(varying.extent as usize).map(|e| e.max);
         if max != Some(value.ty.shape.dim(varying.axis as usize)) {

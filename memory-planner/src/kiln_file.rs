@@ -116,6 +116,12 @@ impl KilnFile {
         Ok(bytes)
     }
 
+    /// What a file's plans were made for, without reading the rest; `None` where it does not say or can't be read.
+    pub fn about(bytes: &[u8]) -> Option<About> {
+        let mut sections = sections(bytes).ok()?.filter_map(Result::ok);
+        sections.find(|(kind, _)| *kind == 3).and_then(|(_, data)| postcard::from_bytes(data).ok())
+    }
+
     /// Reads a file's bytes. Plans inside are not checked here: `kiln_core::Plan::load` does.
     pub fn from_bytes(bytes: &[u8]) -> Result<KilnFile, KilnFileError> {
         if bytes.get(..4) != Some(MAGIC.as_slice()) {
@@ -125,20 +131,15 @@ impl KilnFile {
         if major != VERSION.0 {
             return Err(KilnFileError::Version(major, minor));
         }
-        let count = u32_at(bytes, 8)?;
-        if count as usize > MAX_SECTIONS {
-            return Err(KilnFileError::Sections(count));
-        }
+        let sections = sections(bytes)?;
         let stored = u32_at(bytes, 12)?;
         let computed = crc::crc32(piece(bytes, "the header", 16, bytes.len().saturating_sub(16) as u64)?);
         if stored != computed {
             return Err(KilnFileError::Crc { stored, computed });
         }
         let mut file = KilnFile::default();
-        for index in 0..count as usize {
-            let at = 16 + index * SECTION;
-            let kind = u32_at(bytes, at)?;
-            let data = piece(bytes, "a section", u64_at(bytes, at + 8)?, u64_at(bytes, at + 16)?)?;
+        for section in sections {
+            let (kind, data) = section?;
             match kind {
                 1 => {
                     let graph: Graph = postcard::from_bytes(data).map_err(|_| KilnFileError::Section("graph"))?;
@@ -152,6 +153,19 @@ impl KilnFile {
         }
         Ok(file)
     }
+}
+
+/// Each section's kind and bytes.
+fn sections(bytes: &[u8]) -> Result<impl Iterator<Item = Result<(u32, &[u8]), KilnFileError>>, KilnFileError> {
+    let count = u32_at(bytes, 8)?;
+    if count as usize > MAX_SECTIONS {
+        return Err(KilnFileError::Sections(count));
+    }
+    Ok((0..count as usize).map(|index| {
+        let at = 16 + index * SECTION;
+        let data = piece(bytes, "a section", u64_at(bytes, at + 8)?, u64_at(bytes, at + 16)?)?;
+        Ok((u32_at(bytes, at)?, data))
+    }))
 }
 
 fn piece<'a>(bytes: &'a [u8], what: &'static str, start: u64, len: u64) -> Result<&'a [u8], KilnFileError> {

@@ -1,6 +1,6 @@
 //! From lowered entries to a plan: order and places solved, records written.
 
-use kiln_core::plan::Place;
+use kiln_core::plan::{ALIGN, Place};
 use kiln_core::{Direction, TargetId, TensorType};
 use kiln_kernels::table::Kernel;
 use kiln_ops::{Cost, Op};
@@ -133,8 +133,17 @@ impl Planned {
     pub fn main_entry(&self) -> Option<&PlannedEntry> {
         self.entries.iter().find(|e| e.name == "infer").or(self.entries.first())
     }
-}
 
+    /// Bytes that the plan takes in an image: records and constants, up to a multiple of 16, at which plans lie.
+    pub fn image_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).next_multiple_of(ALIGN as u64)
+    }
+
+    /// Bytes of the plan's records and padding: everything that it takes in an image but the constants.
+    pub fn records_bytes(&self) -> u64 {
+        self.image_bytes().saturating_sub(self.constants_bytes)
+    }
+}
 impl PlannedEntry {
     /// The step at which the arena is fullest, and what is alive there, largest first.
     pub fn peak(&self) -> (usize, Vec<Blame>) {

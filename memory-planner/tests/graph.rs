@@ -1,7 +1,7 @@
 //! What a valid graph is.
 
 use kiln_core::DType;
-use kiln_ops::{Activation, Add};
+use kiln_ops::{Activation, Add, LogSoftmax, Op, Softmax, Transpose};
 use kiln_planner::graph::{Assign, Entry, Extent, Graph, Node, Quant, VaryingDim, tensor_type};
 
 /// `y = a + b`, and a state that takes y.
@@ -70,6 +70,53 @@ fn dimensions_that_vary_are_checked() {
     for axis in [2, 8, 200] {
         assert!(vary(axis, 1).contains("that could vary"), "axis {axis}");
     }
+    let twice = refused(|g| {
+        g.extents.push(Extent { name: "batch".into(), max: 2 });
+        g.values[0].varying = vec![VaryingDim { axis: 0, extent: 0 }; 2];
+    });
+    assert!(twice.contains("more often than dimension 0"), "{twice}");
     assert!(vary(0, 3).contains("its extent's maximum"));
     assert!(vary(0, 0).contains("at most 0"));
+}
+
+/// A batch of rows, both dimensions varying, through `op`.
+fn rows(op: impl Into<Op>, axes: &[u8]) -> Result<Graph, kiln_planner::graph::GraphError> {
+    let mut g = Graph::new("rows");
+    g.entries.push(Entry { name: "infer".into(), ..Entry::default() });
+    g.extents = [("batch", 2), ("length", 3)].map(|(name, max)| Extent { name: name.into(), max }).to_vec();
+    let x = g.add_input("x", tensor_type(DType::F32, &[2, 3]).unwrap(), Quant::default());
+    g.values[x.index()].varying = axes.iter().map(|&axis| VaryingDim { axis, extent: axis.into() }).collect();
+    g.entries[0].inputs = vec![x];
+    let y = g.add_node(0, "y", op, &[x], Quant::default())?;
+    g.entries[0].outputs = vec![y];
+    g.validate()?;
+    Ok(g)
+}
+
+#[test]
+fn what_is_reduced_over_may_not_vary() {
+    let (softmax, log_softmax) = (Op::from(Softmax { beta: 1.0 }), Op::from(LogSoftmax));
+    for op in [softmax, log_softmax] {
+        let g = rows(op, &[0]).unwrap();
+        assert_eq!(g.values[1].varying, [VaryingDim { axis: 0, extent: 0 }]);
+        let error = rows(op, &[0, 1]).unwrap_err().to_string();
+        for word in ["node 'y'", op.name(), "input 0 varies", "axis 1", "fixed size"] {
+            assert!(error.contains(word), "no '{word}' in {error}");
+        }
+        // Also in a graph that was not made by `add_node`.
+        let mut g = g;
+        g.values[0].varying.push(VaryingDim { axis: 1, extent: 1 });
+        assert!(g.validate().unwrap_err().to_string().contains("axis 1"));
+    }
+}
+
+#[test]
+fn what_varies_says_so_wherever_it_goes() {
+    let mut g = rows(Transpose::new(&[1, 0]).unwrap(), &[0, 1]).unwrap();
+    assert_eq!(g.values[1].varying, [VaryingDim { axis: 1, extent: 0 }, VaryingDim { axis: 0, extent: 1 }]);
+    // A softmax behind it could not know.
+    g.values[1].varying.pop();
+    let error = g.validate().unwrap_err().to_string();
+    assert!(error.contains("'y' does not vary along axis 0 with extent 'length'"), "{error}");
+    assert!(error.contains("node 'y'"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Any bytes as a `.tflite` file: an error or a valid graph, and a plan of it or an error.
+//! Any bytes as a `.tflite` file: an error or a valid graph, and a plan of it or an error. The same bytes as the
+//! archive behind one, which few of them would reach that way.
 
 #![no_main]
 
@@ -8,6 +9,7 @@ use kiln_planner::{Options, plan};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let _ = kiln_import::tflite::appended_texts(bytes);
     let Ok(graph) = kiln_import::import_tflite(bytes, "fuzzed") else { return };
     graph.validate().expect("an imported graph is valid");
     // Large tensors are fine for planning, but a plan of megabytes of packed constants only costs time here.

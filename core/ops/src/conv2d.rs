@@ -97,6 +97,11 @@ impl Operator for Conv2d {
         Ok(TensorType::new(inputs[0].dtype, counted(&[n, oh, ow, o])?))
     }
 
+    fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
+        let window = self.window(inputs.get(1)?);
+        (input == 0 && window.keeps_apart(axis)).then_some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         let taps = inputs
             .get(1)

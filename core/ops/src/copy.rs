@@ -20,6 +20,10 @@ impl Operator for Copy {
         }
     }
 
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        Some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }

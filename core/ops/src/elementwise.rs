@@ -25,6 +25,10 @@ macro_rules! binary {
                 binary_output(inputs)
             }
 
+            fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+                Some(axis)
+            }
+
             fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
                 Cost::new(0, inputs, output)
             }

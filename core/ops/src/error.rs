@@ -21,6 +21,8 @@ pub enum OpError {
     Window(&'static str, u64, u64),
     /// Quantization parameters are missing or do not suit the operator: what is wrong.
     Quantization(&'static str),
+    /// An axis varies at run time that may not: which input, which axis.
+    Varying(usize, usize),
     /// The output would have more elements than can be counted.
     TooLarge,
 }
@@ -38,6 +40,11 @@ impl fmt::Display for OpError {
                 write!(f, "the window's {axis} of {window} exceeds the padded input's {input}")
             }
             OpError::Quantization(what) => write!(f, "quantization: {what}"),
+            OpError::Varying(input, axis) => write!(
+                f,
+                "input {input} varies at run time along axis {axis}, along which its elements are not computed \
+                 independently of each other; give that axis a fixed size"
+            ),
             OpError::TooLarge => write!(f, "the output has too many elements"),
         }
     }

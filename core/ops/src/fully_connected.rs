@@ -45,6 +45,18 @@ impl Operator for FullyConnected {
         Ok(TensorType::new(x.dtype, shape))
     }
 
+    fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
+        let (0, [x, w, ..]) = (input, inputs) else { return None };
+        let columns = w.shape.last();
+        if self.keep_dims {
+            return (axis + 1 < x.shape.rank()).then_some(axis);
+        }
+        // Flattened, only the axis that the rows are, one each.
+        let rows = x.shape.elements()? / columns.max(1) as u64;
+        let within = x.shape.dims().iter().skip(axis + 1).fold(1u64, |n, &dim| n.saturating_mul(dim as u64));
+        (rows == x.shape.dim(axis) as u64 && within == columns as u64).then_some(0)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         let columns = inputs.get(1).map_or(0, |w| w.shape.last() as u64);
         Cost::new(output.shape.elements().unwrap_or(0).saturating_mul(columns), inputs, output)
@@ -109,6 +121,11 @@ mod tests {
         let kept = FullyConnected { keep_dims: true, ..flat };
         assert_eq!(flat.output(&[x, w]), Ok(ty(DType::F32, &[6, 5])));
         assert_eq!(kept.output(&[x, w]), Ok(ty(DType::F32, &[2, 3, 5])));
+        assert_eq!([0, 1, 2].map(|axis| kept.varies(&[x, w], 0, axis)), [Some(0), Some(1), None]);
+        assert_eq!([0, 1, 2].map(|axis| flat.varies(&[x, w], 0, axis)), [None, None, None]);
+        let image = ty(DType::F32, &[6, 2, 2]);
+        assert_eq!([0, 1, 2].map(|axis| flat.varies(&[image, w], 0, axis)), [Some(0), None, None]);
+        assert_eq!(flat.varies(&[image, w], 1, 0), None);
         let odd = ty(DType::F32, &[5, 7]);
         assert!(matches!(flat.output(&[x, odd]), Err(OpError::Mismatch(_, 24, 7))));
     }

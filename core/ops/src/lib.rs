@@ -77,6 +77,11 @@ macro_rules! operators {
                 match self { $(Op::$name(op) => op.output(inputs),)* }
             }
 
+            /// See [`Operator::varies`].
+            pub fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
+                match self { $(Op::$name(op) => op.varies(inputs, input, axis),)* }
+            }
+
             /// See [`Operator::effect`].
             pub fn effect(&self) -> Effect {
                 match self { $(Op::$name(op) => op.effect(),)* }

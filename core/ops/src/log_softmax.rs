@@ -2,7 +2,9 @@
 
 use kiln_core::{DType, TensorType, fixed};
 
-use crate::softmax::{exp, exp_on_negative_values, half_of_sum, one_over_one_plus};
+use crate::softmax::{
+    exp, exp_on_negative_values, for_each_vector, half_of_sum, one_over_one_plus, outer_axis, vectors,
+};
 use crate::{Arg, ArgMut, Cost, OpError, Operator, Softmax};
 
 /// Log-softmax over the innermost dimension, `x_i - log(sum_j exp(x_j))`. float32, or int8 in
@@ -51,14 +53,11 @@ impl Operator for LogSoftmax {
     const NAME: &'static str = "log_softmax";
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
-        let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        if !matches!(x.dtype, DType::F32 | DType::I8) {
-            return Err(OpError::DType(0, x.dtype));
-        }
-        if x.shape.rank() == 0 {
-            return Err(OpError::Rank(0, 1, 0));
-        }
-        Ok(*x)
+        vectors(inputs)
+    }
+
+    fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        outer_axis(inputs, axis)
     }
 
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
@@ -66,18 +65,10 @@ impl Operator for LogSoftmax {
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
-        let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        let depth = x.ty.shape.last() as usize;
-        let rows = x.ty.shape.outer().unwrap_or(0) as usize;
-        let scaling = self.scaling(x.quant.scale(0));
-        for row in 0..rows {
-            if x.ty.dtype == DType::I8 {
-                row_int8(&scaling, x, y, row * depth, depth);
-            } else {
-                row_float(x, y, row * depth, depth);
-            }
-        }
-        Ok(())
+        for_each_vector(inputs, |x, start, depth| match x.ty.dtype {
+            DType::I8 => row_int8(&self.scaling(x.quant.scale(0)), x, y, start, depth),
+            _ => row_float(x, y, start, depth),
+        })
     }
 }
 

@@ -39,6 +39,13 @@ pub trait Operator: Copy {
     /// choose, not the operator's.
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError>;
 
+    /// The axis of the output that gets shorter when `axis` of input `input` does, where each of its indices
+    /// is computed from the same index of the input alone. `None`: an element of the output depends on more
+    /// of that axis, so it may not vary at run time. `inputs` fit [`Operator::output`].
+    fn varies(&self, _inputs: &[TensorType], _input: usize, _axis: usize) -> Option<usize> {
+        None
+    }
+
     /// How the output relates to the inputs' memory.
     fn effect(&self) -> Effect {
         Effect::Fresh

@@ -53,6 +53,10 @@ impl Operator for Pool2d {
         Ok(TensorType::new(x.dtype, counted(&[n, oh, ow, c])?))
     }
 
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        (axis == 3 || self.window().keeps_apart(axis)).then_some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         // An average adds once a tap and multiplies not at all: no multiply-accumulates.
         Cost::new(0, inputs, output)

@@ -28,6 +28,10 @@ impl Operator for Quantize {
         }
     }
 
+    fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        Some(axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }

@@ -36,17 +36,15 @@ impl Operator for Softmax {
     const NAME: &'static str = "softmax";
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
-        let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        if !matches!(x.dtype, DType::F32 | DType::I8) {
-            return Err(OpError::DType(0, x.dtype));
-        }
-        if x.shape.rank() == 0 {
-            return Err(OpError::Rank(0, 1, 0));
-        }
+        let x = vectors(inputs)?;
         if !self.beta.is_finite() || self.beta <= 0.0 {
             return Err(OpError::Attribute("beta (bits)", self.beta.to_bits() as u64));
         }
-        Ok(*x)
+        Ok(x)
+    }
+
+    fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        outer_axis(inputs, axis)
     }
 
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
@@ -54,18 +52,36 @@ impl Operator for Softmax {
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
-        let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
-        let depth = x.ty.shape.last() as usize;
-        let rows = x.ty.shape.outer().unwrap_or(0) as usize;
-        for row in 0..rows {
-            if x.ty.dtype == DType::I8 {
-                self.row_int8(x, y, row * depth, depth);
-            } else {
-                self.row_float(x, y, row * depth, depth);
-            }
-        }
-        Ok(())
+        for_each_vector(inputs, |x, start, depth| match x.ty.dtype {
+            DType::I8 => self.row_int8(x, y, start, depth),
+            _ => self.row_float(x, y, start, depth),
+        })
     }
+}
+
+/// The type of one input that is float32 or int8 vectors, which it shares with the output.
+pub(crate) fn vectors(inputs: &[TensorType]) -> Result<TensorType, OpError> {
+    match inputs {
+        [x] if !matches!(x.dtype, DType::F32 | DType::I8) => Err(OpError::DType(0, x.dtype)),
+        [x] if x.shape.rank() == 0 => Err(OpError::Rank(0, 1, 0)),
+        [x] => Ok(*x),
+        _ => Err(OpError::Inputs(1, 1, inputs.len())),
+    }
+}
+
+/// Any axis but the innermost, which is normalized over.
+pub(crate) fn outer_axis(inputs: &[TensorType], axis: usize) -> Option<usize> {
+    inputs.first().filter(|x| axis + 1 < x.shape.rank()).map(|_| axis)
+}
+
+/// Gives `run` the input, and each vector's first element and length.
+pub(crate) fn for_each_vector(inputs: &[Arg<'_>], mut run: impl FnMut(&Arg<'_>, usize, usize)) -> Result<(), OpError> {
+    let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
+    let depth = x.ty.shape.last() as usize;
+    for row in 0..x.ty.shape.outer().unwrap_or(0) as usize {
+        run(x, row * depth, depth);
+    }
+    Ok(())
 }
 
 impl Softmax {

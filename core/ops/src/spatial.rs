@@ -50,6 +50,15 @@ impl Window2d {
         let at = o as i64 * self.strides[axis] as i64 + k as i64 * self.dilations[axis] as i64 - self.pads[axis] as i64;
         (0..size as i64).contains(&at).then_some(at as u32)
     }
+
+    /// Whether an index of the output along an axis of NHWC sees that index of the input alone: true for
+    /// images, and along height and width where the window has one tap; channels are the operator's own.
+    pub(crate) fn keeps_apart(&self, axis: usize) -> bool {
+        let Some(at) = axis.checked_sub(1) else { return true };
+        let all = |list: &[u32], want: u32| list.get(at) == Some(&want);
+        let pads = [self.pads.get(at), self.pads.get(at + 2)];
+        at < 2 && all(&self.kernel, 1) && all(&self.strides, 1) && pads == [Some(&0); 2]
+    }
 }
 
 /// TFLite's SAME padding along one axis: before and after, the odd one after.
@@ -93,6 +102,9 @@ mod tests {
         assert_eq!(w.output(49, 10), Ok([25, 5]));
         assert_eq!(w.tap(0, 0, 3, 49), None);
         assert_eq!(w.tap(0, 0, 4, 49), Some(0));
+        assert_eq!([0, 1, 2, 3].map(|axis| w.keeps_apart(axis)), [true, false, false, false]);
+        let row = Window2d { kernel: [1, 3], strides: [1, 1], dilations: [1, 1], pads: [0, 1, 0, 1] };
+        assert_eq!([0, 1, 2, 3].map(|axis| row.keeps_apart(axis)), [true, true, false, false]);
         let w = Window2d { kernel: [3, 3], strides: [1, 0], dilations: [1, 1], pads: [0; 4] };
         assert_eq!(w.output(8, 8), Err(OpError::Attribute("stride", 0)));
         let w = Window2d { kernel: [3, 3], strides: [1, 1], dilations: [4, 1], pads: [0; 4] };

@@ -54,6 +54,10 @@ impl Operator for Transpose {
         Ok(TensorType::new(x.dtype, shape))
     }
 
+    fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
+        self.axes(inputs.first()?.shape.rank()).position(|from| from == axis)
+    }
+
     fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
         Cost::new(0, inputs, output)
     }

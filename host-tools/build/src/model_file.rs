@@ -24,14 +24,14 @@ pub enum Format {
     Kiln,
 }
 
+/// As many of a file's first bytes as tell what it is.
+const HEAD: usize = 64;
+
 impl Format {
     /// The format of a file: its first bytes decide, then its name.
     fn recognize(path: &Path, bytes: &[u8]) -> Result<Format, ModelError> {
-        if bytes.get(4..8) == Some(b"TFL3".as_slice()) {
-            return Ok(Format::Tflite);
-        }
-        if bytes.get(..4) == Some(b"KILN".as_slice()) {
-            return Ok(Format::Kiln);
+        if let Some(format) = Format::of_magic(bytes) {
+            return Ok(format);
         }
         match path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             // Their readers say what is wrong with the first bytes.
@@ -46,6 +46,15 @@ impl Format {
                 "not a model: it begins neither as a .tflite file (\"TFL3\" at byte 4) nor as a .kiln file (\"KILN\"); \
                  give one of those",
             )),
+        }
+    }
+
+    /// The format that a file's first bytes say.
+    fn of_magic(bytes: &[u8]) -> Option<Format> {
+        match bytes {
+            [_, _, _, _, b'T', b'F', b'L', b'3', ..] => Some(Format::Tflite),
+            [b'K', b'I', b'L', b'N', ..] => Some(Format::Kiln),
+            _ => None,
         }
     }
 }
@@ -71,12 +80,19 @@ impl ModelFile {
     /// The file can't be read, is no regular file, is empty, is larger than [`MAX_BYTES`], or is
     /// no model.
     pub fn read(path: &Path) -> Result<ModelFile, ModelError> {
-        let bytes = read_file(path, MAX_BYTES)?;
+        let mut file = OpenFile::open(path, MAX_BYTES)?;
+        let mut bytes = file.read(HEAD as u64)?;
         if bytes.is_empty() {
             return Err(input(path, "the file is empty; export or download it again"));
         }
         let format = Format::recognize(path, &bytes)?;
-        Ok(ModelFile { path: path.to_owned(), name: model_name(path), format, bytes })
+        // What only its name makes a model, the readers refuse by its first bytes, however many follow.
+        if Format::of_magic(&bytes).is_some() {
+            bytes.append(&mut file.read(MAX_BYTES.saturating_sub(bytes.len() as u64))?);
+        }
+        let own = if format == Format::Kiln { KilnFile::about(&bytes).map(|about| about.model) } else { None };
+        let name = own.filter(|name| is_file_name(name)).unwrap_or_else(|| model_name(path));
+        Ok(ModelFile { path: path.to_owned(), name, format, bytes })
     }
 
     /// The graph to plan: the file's, cleaned.
@@ -137,10 +153,42 @@ fn input(path: &Path, problem: impl Into<String>) -> ModelError {
 ///
 /// It can't be read, is no regular file, or is larger.
 pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
-    let failed = |source: std::io::Error| ModelError::File { path: path.to_owned(), source };
+    // The limit again: the file may have grown since.
+    OpenFile::open(path, limit)?.read(limit)
+}
+
+/// A regular file, open for reading.
+struct OpenFile<'p> {
+    path: &'p Path,
+    file: File,
+}
+
+impl OpenFile<'_> {
+    /// Opens a regular file of at most `limit` bytes.
+    fn open(path: &Path, limit: u64) -> Result<OpenFile<'_>, ModelError> {
+        check_size(path, limit)?;
+        let file = File::open(path).map_err(|source| read_error(path, source))?;
+        Ok(OpenFile { path, file })
+    }
+
+    /// Its next bytes, at most so many.
+    fn read(&mut self, most: u64) -> Result<Vec<u8>, ModelError> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.file).take(most).read_to_end(&mut bytes);
+        read.map_err(|source| read_error(self.path, source))?;
+        Ok(bytes)
+    }
+}
+
+fn read_error(path: &Path, source: std::io::Error) -> ModelError {
+    ModelError::File { path: path.to_owned(), source }
+}
+
+/// Refuses what is no regular file of at most `limit` bytes.
+fn check_size(path: &Path, limit: u64) -> Result<(), ModelError> {
     let metadata = std::fs::metadata(path).map_err(|source| match source.kind() {
         ErrorKind::NotFound => input(path, "there is no such file"),
-        _ => failed(source),
+        _ => read_error(path, source),
     })?;
     if metadata.is_dir() {
         return Err(input(path, "this is a directory; give a file in it"));
@@ -152,20 +200,27 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
         let problem = format!("the file has {} bytes, more than the {limit} that are read", metadata.len());
         return Err(input(path, problem));
     }
-    let mut bytes = Vec::new();
-    // The limit again: the file may have grown since.
-    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
-    Ok(bytes)
+    Ok(())
+}
+
+/// Whether a name from a file can be that of another: one is written for it.
+pub fn is_file_name(name: &str) -> bool {
+    let plain = |c: char| !c.is_control() && !matches!(c, '/' | '\\' | ':');
+    !name.is_empty() && name.len() <= 200 && name.chars().all(plain) && !name.starts_with('.')
 }
 
 /// The file's stem, or the folder's name where the file is just called "model".
 fn model_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let folder = path.parent().and_then(Path::file_name);
-    match folder {
-        Some(folder) if stem == "model" => folder.to_string_lossy().into_owned(),
-        _ => stem.into_owned(),
+    if stem != "model" {
+        return stem.into_owned();
     }
+    // A path may not say what the folder is called: `model.tflite`, `../model.tflite`.
+    let whole = std::path::absolute(path).unwrap_or_default();
+    let written = whole.parent().filter(|folder| folder.file_name().is_some()).map(Path::to_owned);
+    let folder = written.or_else(|| whole.parent()?.canonicalize().ok());
+    let name = folder.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| stem.into_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -176,7 +231,32 @@ mod tests {
     fn names_come_from_the_file_or_its_folder() {
         assert_eq!(model_name(Path::new("a/kws.tflite")), "kws");
         assert_eq!(model_name(Path::new("a/kws/model.tflite")), "kws");
-        assert_eq!(model_name(Path::new("model.tflite")), "model");
+        assert_eq!(model_name(Path::new("/model.tflite")), "model");
+        // Tests run in the crate's folder.
+        let here = env!("CARGO_MANIFEST_DIR").rsplit('/').next().unwrap();
+        for path in ["model.tflite", "./model.tflite", "src/../model.kiln", "src/./../model.tflite"] {
+            assert_eq!(model_name(Path::new(path)), here, "{path}");
+        }
+        for name in ["../x", "a/b", "a\\b", "", ".", "..", ".hidden", "a\nb", "c:d", &"x".repeat(300)] {
+            assert!(!is_file_name(name), "{name}");
+        }
+        assert!(is_file_name("kws 2.0"));
+    }
+
+    #[test]
+    fn what_is_no_model_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, begin, read) in [
+            ("a.tflite", "junk", HEAD),
+            ("a.kiln", "TFL", HEAD),
+            ("b.tflite", "\0\0\0\0TFL3", 1 << 20),
+            ("b", "KILN", 1 << 20),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, begin).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+            assert_eq!(ModelFile::read(&path).unwrap().bytes.len(), read, "{name}");
+        }
     }
 
     #[test]

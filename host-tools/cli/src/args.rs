@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::byte_count;
+use kiln_passes::quantize::Method;
+
 use crate::input::ImageRange;
 
 const EXIT_CODES: &str = "Exit codes: 0 fine, 1 does not fit or differs, 2 bad input.
@@ -25,12 +28,16 @@ pub enum Command {
     Plan(PlanArgs),
     /// Run a model on this computer
     Run(RunArgs),
+    /// Count what a run costs on an emulated board, step by step, and what memory it takes
+    Profile(ProfileArgs),
     /// Replay a folder's recorded cases and name the first step that differs
     Verify(VerifyArgs),
     /// Build the firmware and run it on a board or its emulator
     Flash(FlashArgs),
     /// Write the plan and the Rust crate for a board, or with --c a static library and its header
     Compile(CompileArgs),
+    /// Make an int8 model of a float32 one, and show what that costs in accuracy
+    Quantize(QuantizeArgs),
     /// Show inputs, outputs, operators and what is not supported
     Inspect(InspectArgs),
     /// List every board with its memory
@@ -51,8 +58,8 @@ pub struct PlanArgs {
     /// Draw the memory map as SVG into this file too; not with `--board all`
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Check against this many bytes of RAM, where the board does not have less
-    #[arg(long, value_name = "BYTES")]
+    /// Check against this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024)
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
 }
 
@@ -75,6 +82,25 @@ pub struct RunArgs {
     pub board: Option<String>,
 }
 
+/// Arguments of `kiln profile`.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// The model: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// The name of an emulated board, or the path of its .toml file
+    #[arg(long, value_name = "BOARD", required_unless_present = "device")]
+    pub board: Option<String>,
+    /// Not there yet: time a run on a device
+    #[arg(long, value_name = "DEVICE", hide = true, conflicts_with = "board")]
+    pub device: Option<String>,
+    /// Print JSON (fields in docs/cli.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Compare with what --json printed before; exit 1 when instructions, code, stack or RAM grew
+    #[arg(long, value_name = "OLD.json")]
+    pub compare: Option<PathBuf>,
+}
+
 /// Arguments of `kiln verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
@@ -89,10 +115,14 @@ pub struct VerifyArgs {
 #[derive(Args, Debug)]
 pub struct FlashArgs {
     /// The model: .tflite, or .kiln with its graph
-    pub model: PathBuf,
+    #[arg(required_unless_present = "elf")]
+    pub model: Option<PathBuf>,
     /// A board's name, or the path of its .toml file
     #[arg(long, value_name = "BOARD")]
     pub board: String,
+    /// Firmware of your own, for a real board, in place of a model
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub elf: Option<PathBuf>,
     /// Build and check the firmware, and stop there; for a real board, print how it is flashed
     #[arg(long)]
     pub dry_run: bool,
@@ -112,12 +142,49 @@ pub struct CompileArgs {
     /// Write a static library for the board, and a C header, in place of the Rust crate
     #[arg(long)]
     pub c: bool,
-    /// What names in the code are made from; by default the file's name, or its folder's where it is called "model"
+    /// What names in the code are made from; by default what reports call the model
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Leave the graph out of the .kiln file: smaller, but it can't be planned for another board
     #[arg(long)]
     pub no_graph: bool,
+}
+
+/// Arguments of `kiln quantize`.
+#[derive(Args, Debug)]
+pub struct QuantizeArgs {
+    /// The model, float32: .tflite, or .kiln with its graph
+    pub model: PathBuf,
+    /// Samples to take the ranges of activations from: a folder, or a file that holds many (docs/cli.md)
+    #[arg(long, value_name = "DIR")]
+    pub calibration: PathBuf,
+    /// Use so many of them, evenly spread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub samples: Option<u64>,
+    /// Samples to compare the two models on; by default those that --samples leaves, or else all of DIR
+    #[arg(long, value_name = "DIR")]
+    pub test: Option<PathBuf>,
+    /// How ranges are chosen: `minmax`, or `percentile:P` for the middle P percent of the values
+    #[arg(long, value_name = "METHOD", default_value = "minmax")]
+    pub method: Method,
+    /// Keep float32 inputs and outputs
+    #[arg(long)]
+    pub float_io: bool,
+    /// The board to plan for: a name, or the path of its .toml file
+    #[arg(long, value_name = "BOARD", default_value = "host")]
+    pub board: String,
+    /// Write the int8 model with its plan into this file
+    #[arg(long, value_name = "FILE.kiln")]
+    pub out: Option<PathBuf>,
+    /// The numbers that the bytes 0 to 255 of pictures stand for; by default judged from the input
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub image_range: Option<ImageRange>,
+    /// Show for each tensor how close int8 comes to float32
+    #[arg(long)]
+    pub layers: bool,
+    /// Exit with 1, and write nothing, if more than so many percentage points of accuracy are lost
+    #[arg(long, value_name = "POINTS", allow_hyphen_values = true)]
+    pub max_loss: Option<f64>,
 }
 
 /// Arguments of `kiln inspect`.

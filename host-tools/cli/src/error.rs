@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use kiln_boards::BoardError;
 use kiln_build::ModelError;
+use kiln_passes::quantize::QuantizeError;
 use kiln_target_host::RunError;
 
 /// The exit code for a model that does not fit, or a result that differs.
@@ -55,6 +56,14 @@ pub enum CliError {
     /// A model file can't be read, imported or planned.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// A model can't be quantized.
+    #[error("{}: {source}", path.display())]
+    Quantize {
+        /// The file: the model, or the sample that showed it.
+        path: PathBuf,
+        /// Why.
+        source: QuantizeError,
+    },
     /// A plan can't be run.
     #[error("{}: {source}", path.display())]
     Run {

@@ -6,12 +6,16 @@
 #![allow(clippy::result_large_err, reason = "an error is made once, and ends the command")]
 
 pub mod args;
+mod byte_count;
 pub mod commands;
 pub mod console;
 mod error;
 pub mod input;
 pub mod inspect;
 pub mod model;
+mod output_files;
+pub mod profile;
+pub mod quantize;
 pub mod report;
 pub mod sources;
 mod values;
@@ -38,7 +42,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match commands::run(&cli.command) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
-            console::progress(&format!("error: {}", console::harmless(&error.to_string())));
+            console::progress(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use kiln_boards::Board;
+use kiln_build::ModelError;
+use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
 use kiln_codegen::target_of;
 use kiln_planner::graph::Graph;
+use kiln_planner::kiln_file::{About, KilnFile};
 use kiln_planner::{Options, Planned};
 
 use crate::CliError;
@@ -32,10 +35,7 @@ impl Fitted {
         let file = ModelFile::read(path)?;
         let graph = file.graph()?;
         let planned = file.plan(&graph, &Options::for_target(target_of(board)))?;
-        let fit = report(&file.name, &planned, board, None)?;
-        if !fit.fits {
-            return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))));
-        }
+        check_fit(&file, &planned, board)?;
         Ok(Fitted { file, graph, planned })
     }
 
@@ -45,11 +45,35 @@ impl Fitted {
     ///
     /// It is no name for a file.
     pub fn rename(&mut self, name: &str) -> Result<(), CliError> {
-        if name.is_empty() || name.contains(['/', '\\', '\0']) || name.starts_with('.') {
+        if !is_file_name(name) {
             return Err(CliError::BadInput(format!("--name {name}: give a name such as kws, which is no path")));
         }
         self.file.name = name.to_owned();
         self.graph.name = name.to_owned();
         Ok(())
     }
+
+    /// The bytes of a `.kiln` file with the plan and, if asked for, the graph; `path` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// The file's format can't hold it.
+    pub fn kiln_bytes(&self, board: &Board, with_graph: bool, path: &Path) -> Result<Vec<u8>, CliError> {
+        let (model, board) = (self.file.name.clone(), board.name.clone());
+        let kiln = KilnFile {
+            graph: with_graph.then(|| self.graph.clone()),
+            plans: vec![(self.planned.target, self.planned.bytes.clone())],
+            about: About { model, board, kiln: env!("CARGO_PKG_VERSION").to_string() },
+        };
+        Ok(kiln.to_bytes().map_err(|source| ModelError::KilnFile { path: path.to_owned(), source })?)
+    }
+}
+
+/// Refuses a plan that does not fit a board: which region is short, by how much, and what is to blame.
+pub(crate) fn check_fit(file: &ModelFile, planned: &Planned, board: &Board) -> Result<(), CliError> {
+    let fit = report(&file.name, planned, board, None)?;
+    if fit.fits {
+        return Ok(());
+    }
+    Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))))
 }

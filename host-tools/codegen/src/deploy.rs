@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use kiln_boards::Board;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
+use kiln_target_host::RunError;
 
 use crate::firmware::{Firmware, FirmwareError, Mode, Optimize, PathDependency};
 use crate::model_crate::{ModelCrate, ModelCrateError, replay_glue};
@@ -18,6 +19,9 @@ pub enum DeployError {
     /// The firmware could not be written or built.
     #[error(transparent)]
     Firmware(#[from] FirmwareError),
+    /// This computer can't compute what the firmware should.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// The plan has nothing to run.
     #[error("the plan has no entry to run")]
     NoEntry,
@@ -41,10 +45,18 @@ pub struct Deployment<'a> {
 }
 
 impl Deployment<'_> {
+    /// The name of the model's package.
+    pub fn package(&self) -> String {
+        self.model().package()
+    }
+
+    fn model(&self) -> ModelCrate<'_> {
+        ModelCrate { graph: self.graph, planned: self.planned, board: &self.board.name, sources: self.sources }
+    }
+
     /// Writes the model's crate to `out/model` and returns its package name and directory.
     pub fn write_model(&self) -> Result<(String, PathBuf), ModelCrateError> {
-        let model =
-            ModelCrate { graph: self.graph, planned: self.planned, board: &self.board.name, sources: self.sources };
+        let model = self.model();
         let directory = self.out.join("model");
         model.write(&directory)?;
         Ok((model.package(), directory))
@@ -63,6 +75,7 @@ impl Deployment<'_> {
         let name = match mode {
             Mode::Replay => format!("{package}-firmware"),
             Mode::Dump => format!("{package}-dump"),
+            Mode::Profile => format!("{package}-profile"),
         };
         let dependencies = [PathDependency { package, path }];
         let firmware = Firmware {

@@ -7,7 +7,7 @@ use kiln_boards::Board;
 
 pub use crate::package::Optimize;
 use crate::package::{
-    PackageError, absolute, build, copy_lock, file_error, release_profile, target_directory, toml_path, unique_name,
+    PackageError, absolute, build, build_in, copy_lock, file_error, release_profile, toml_path, unique_name,
     write_if_changed,
 };
 use crate::platform::{MEMORY, Platform};
@@ -37,6 +37,8 @@ pub enum Mode {
     Replay,
     /// The same, and writes what each step wrote.
     Dump,
+    /// The same over painted memory, and writes what each run touched of arena and stack.
+    Profile,
 }
 
 /// A crate the firmware uses, by path.
@@ -57,8 +59,9 @@ pub struct Firmware<'a> {
     pub board: &'a Board,
     /// The model's crate and whatever else the glue uses; Kiln's crate for the board need not be named.
     pub dependencies: &'a [PathDependency],
-    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, called
-    /// once; `Replay` is in scope, and `platform`, Kiln's crate for the board.
+    /// Rust items between model and firmware. They define `fn model() -> impl Replay`, or for [`Mode::Profile`]
+    /// `fn setup() -> impl Setup`, called once; both traits are in scope, and `platform`, Kiln's crate for the
+    /// board.
     pub glue: &'a str,
     /// The root of Kiln's source tree.
     pub sources: &'a Path,
@@ -82,10 +85,10 @@ impl Firmware<'_> {
         let directory = absolute(self.out)?.join("firmware");
         let source = directory.join("src");
         fs::create_dir_all(&source).map_err(file_error(&source))?;
-        write_if_changed(&directory.join("Cargo.toml"), &self.manifest(&platform)?)?;
-        write_if_changed(&directory.join(MEMORY), &platform.memory_x(self.board))?;
-        write_if_changed(&directory.join("build.rs"), &platform.build_rs())?;
-        write_if_changed(&source.join("main.rs"), &self.main_rs(&platform))?;
+        write_if_changed(&directory.join("Cargo.toml"), self.manifest(&platform)?.as_bytes())?;
+        write_if_changed(&directory.join(MEMORY), platform.memory_x(self.board).as_bytes())?;
+        write_if_changed(&directory.join("build.rs"), platform.build_rs().as_bytes())?;
+        write_if_changed(&source.join("main.rs"), self.main_rs(&platform).as_bytes())?;
         copy_lock(self.sources, &directory)?;
         Ok(directory)
     }
@@ -97,8 +100,8 @@ impl Firmware<'_> {
     ///
     /// [`FirmwareError`]; for a failed build with the last lines cargo printed.
     pub fn build(&self, otherwise: &Path) -> Result<PathBuf, FirmwareError> {
-        let toolchain = Toolchain::find(&self.board.target).map_err(PackageError::from)?;
-        self.build_in(&toolchain, &target_directory(otherwise)?)
+        let directory = self.write()?;
+        Ok(build(&directory, self.board, otherwise, program(self.name, self.out))?)
     }
 
     /// As [`Firmware::build`], with a given toolchain and target directory.
@@ -108,13 +111,7 @@ impl Firmware<'_> {
     /// [`FirmwareError`].
     pub fn build_in(&self, toolchain: &Toolchain, target_directory: &Path) -> Result<PathBuf, FirmwareError> {
         let directory = self.write()?;
-        build(&directory, self.board, toolchain, target_directory, |built| {
-            let built = built.join(self.name);
-            let elf = absolute(self.out)?.join(format!("{}.elf", self.name));
-            fs::copy(&built, &elf).map_err(file_error(&built))?;
-            Ok(elf)
-        })
-        .map_err(FirmwareError::from)
+        Ok(build_in(&directory, self.board, toolchain, target_directory, program(self.name, self.out))?)
     }
 
     fn check(&self) -> Result<Platform, FirmwareError> {
@@ -169,9 +166,10 @@ path = "src/main.rs"
     }
 
     fn main_rs(&self, platform: &Platform) -> String {
-        let run = match self.mode {
-            Mode::Replay => "replay_and_exit",
-            Mode::Dump => "dump_and_exit",
+        let (run, kind, make) = match self.mode {
+            Mode::Replay => ("replay_and_exit", "Replay", "model"),
+            Mode::Dump => ("dump_and_exit", "Replay", "model"),
+            Mode::Profile => ("profile_and_exit", "Setup", "setup"),
         };
         format!(
             r#"//! Written by Kiln: runs a model over the cases of a file.
@@ -180,28 +178,38 @@ path = "src/main.rs"
 
 use {krate} as platform;
 
+// What one kind of firmware does not use, another does.
+#[allow(unused_imports, dead_code)]
 mod glue {{
-    #[allow(unused_imports)]
-    use super::platform::{{self, Replay}};
+    use super::platform::{{self, Replay, Setup}};
 
 {glue}
 
-    // Kept out of `main`, so that the code a model needs can be told from the firmware's own.
-    #[inline(never)]
-    pub(crate) fn set_up() -> impl Replay {{
-        model()
+    #[inline(always)]
+    pub(crate) fn ready() -> impl {kind} {{
+        {make}()
     }}
 }}
 
 // SAFETY: nothing else is called so, and start-up code calls it once.
 #[unsafe(export_name = "main")]
 extern "C" fn start() -> ! {{
-    platform::{run}(&mut glue::set_up())
+    platform::{run}(&mut glue::ready())
 }}
 "#,
             krate = platform.krate(),
             glue = self.glue
         )
+    }
+}
+
+/// Copies the program `name`, once it is built, to `out/NAME.elf`, and gives that path.
+pub(crate) fn program(name: &str, out: &Path) -> impl FnOnce(&Path) -> Result<PathBuf, PackageError> {
+    move |built| {
+        let built = built.join(name);
+        let elf = absolute(out)?.join(format!("{name}.elf"));
+        fs::copy(&built, &elf).map_err(file_error(&built))?;
+        Ok(elf)
     }
 }
 

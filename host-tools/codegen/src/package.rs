@@ -49,7 +49,7 @@ pub enum PackageError {
         source: io::Error,
     },
     /// Cargo failed.
-    #[error("building the generated code in {} failed ({toolchain}):\n{output}", .directory.display())]
+    #[error("building {} failed ({toolchain}):\n{output}", .directory.display())]
     Build {
         /// The package.
         directory: PathBuf,
@@ -104,9 +104,20 @@ pub(crate) fn target_directory(otherwise: &Path) -> Result<PathBuf, PackageError
     absolute(named.as_deref().unwrap_or(otherwise))
 }
 
-/// Builds the package in `directory` for a board, and gives what `take` makes of the directory with the results. Another
-/// build in the same target directory waits until that is done, so that it cannot replace a file of the same name before.
+/// Builds the package in `directory` for a board with a toolchain that can, in the [`target_directory`], and gives what
+/// `take` makes of the directory with the results.
 pub(crate) fn build<T>(
+    directory: &Path,
+    board: &Board,
+    otherwise: &Path,
+    take: impl FnOnce(&Path) -> Result<T, PackageError>,
+) -> Result<T, PackageError> {
+    build_in(directory, board, &Toolchain::find(&board.target)?, &target_directory(otherwise)?, take)
+}
+
+/// The same with a given toolchain and target directory. Another build in the same target directory waits until `take`
+/// is done, so that it cannot replace a file of the same name before.
+pub(crate) fn build_in<T>(
     directory: &Path,
     board: &Board,
     toolchain: &Toolchain,
@@ -114,9 +125,9 @@ pub(crate) fn build<T>(
     take: impl FnOnce(&Path) -> Result<T, PackageError>,
 ) -> Result<T, PackageError> {
     fs::create_dir_all(target_directory).map_err(file_error(target_directory))?;
-    let lock_path = target_directory.join(".kiln-lock");
-    let lock = fs::File::create(&lock_path).map_err(file_error(&lock_path))?;
-    lock.lock().map_err(file_error(&lock_path))?;
+    let _lock = lock(target_directory, |directory| {
+        eprintln!("waiting for another build in {}", directory.display());
+    })?;
 
     let cpu = board.target_cpu.as_ref().map(|cpu| format!("-Ctarget-cpu={cpu}"));
     let flags: Vec<&str> = cpu.as_deref().into_iter().collect();
@@ -126,7 +137,21 @@ pub(crate) fn build<T>(
     take(&target_directory.join(toolchain.target()).join("release"))
 }
 
-fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), PackageError> {
+/// Locks a target directory until the file is dropped. Where another build has it, `waiting` is told before
+/// that one's end is waited for.
+fn lock(directory: &Path, waiting: impl FnOnce(&Path)) -> Result<fs::File, PackageError> {
+    let path = directory.join(".kiln-lock");
+    let file = fs::File::create(&path).map_err(file_error(&path))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(fs::TryLockError::WouldBlock) => waiting(directory),
+        Err(fs::TryLockError::Error(source)) => return Err(PackageError::File { path, source }),
+    }
+    file.lock().map_err(file_error(&path))?;
+    Ok(file)
+}
+
+pub(crate) fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Result<(), PackageError> {
     let output = cargo.output().map_err(|source| PackageError::Start { toolchain: toolchain.describe(), source })?;
     if output.status.success() {
         return Ok(());
@@ -144,25 +169,28 @@ fn run_cargo(mut cargo: Command, toolchain: &Toolchain, directory: &Path) -> Res
 
 /// Starts from the versions Kiln itself was tested with. Cargo drops what is not needed.
 pub(crate) fn copy_lock(sources: &Path, directory: &Path) -> Result<(), PackageError> {
-    let from = sources.join("Cargo.lock");
-    let to = directory.join("Cargo.lock");
+    copy_if_newer(&sources.join("Cargo.lock"), &directory.join("Cargo.lock"))
+}
+
+/// Copies a file over one that is older or missing. Where there is nothing to copy, nothing happens.
+pub(crate) fn copy_if_newer(from: &Path, to: &Path) -> Result<(), PackageError> {
     let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
-    let Some(source_time) = modified(&from) else {
+    let Some(source_time) = modified(from) else {
         return Ok(());
     };
-    if modified(&to).is_none_or(|time| time < source_time) {
-        let text = fs::read_to_string(&from).map_err(file_error(&from))?;
-        fs::write(&to, text).map_err(file_error(&to))?;
+    if modified(to).is_none_or(|time| time < source_time) {
+        let text = fs::read_to_string(from).map_err(file_error(from))?;
+        fs::write(to, text).map_err(file_error(to))?;
     }
     Ok(())
 }
 
 /// Writes a file unless it is as it should be, so that cargo does not build it anew.
-pub(crate) fn write_if_changed(path: &Path, text: &str) -> Result<(), PackageError> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+pub(crate) fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<(), PackageError> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
-    fs::write(path, text).map_err(file_error(path))
+    fs::write(path, bytes).map_err(file_error(path))
 }
 
 pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> PackageError {
@@ -187,6 +215,22 @@ pub(crate) fn toml_path(path: &Path) -> Result<String, PackageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_build_says_what_it_waits_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let (tell, told) = std::sync::mpsc::channel();
+        let first = lock(path, |_| panic!("nobody else builds here")).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| lock(path, |directory| tell.send(directory.to_owned()).unwrap()).is_ok());
+            assert_eq!(told.recv().unwrap(), path);
+            assert!(!second.is_finished());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        drop(lock(path, |_| panic!("both are done")).unwrap());
+    }
 
     #[test]
     fn paths_are_quoted() {

@@ -2,8 +2,8 @@
 
 use kiln_boards::{Board, MemoryKind};
 
-/// What a firmware crate needs beside its model. Every platform's crate offers `Replay`, `Exit`, `exit`,
-/// `replay_and_exit` and `dump_and_exit`, and has start-up code that calls the symbol `main`.
+/// What a firmware crate needs beside its model. Every platform's crate offers `Replay`, `Setup`, `Exit`, `exit`,
+/// `replay_and_exit`, `dump_and_exit` and `profile_and_exit`, and has start-up code that calls the symbol `main`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Platform {
     /// Kiln's crate for it.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
-use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex};
+use object::elf::{PF_X, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SectionIndex, SegmentFlags};
 use object::{SymbolKind, read};
 use rustc_demangle::demangle;
 
@@ -30,6 +30,20 @@ pub enum SymbolsError {
         /// Why.
         source: read::Error,
     },
+    /// A segment's bytes are not all there.
+    #[error("{}: the segment for address 0x{address:x} is cut off", .path.display())]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// The segment's address.
+        address: u64,
+    },
+    /// It does not say which code refers to what, so nothing can be said about what is reached.
+    #[error("{} has no references: link it with `--emit-relocs`", .path.display())]
+    NoReferences {
+        /// The file.
+        path: PathBuf,
+    },
     /// It has no symbols, so nothing can be said about it.
     #[error("{} has no symbols: link it without stripping them", .path.display())]
     Stripped {
@@ -45,6 +59,8 @@ pub struct Elf {
     pub sections: Vec<Section>,
     /// The symbols in them, in address order, one for each address: aliases are left out.
     pub symbols: Vec<Symbol>,
+    /// Address of the first executable segment; 0 where there is none.
+    pub code: u64,
     /// All symbol names, demangled, aliases included.
     names: Vec<String>,
 }
@@ -56,6 +72,8 @@ pub struct Section {
     pub name: String,
     /// What it holds.
     pub kind: SectionKind,
+    /// The address it has while the program runs.
+    pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
 }
@@ -151,7 +169,8 @@ impl Elf {
                 continue;
             }
             if let Some(kind) = section_kind(&section) {
-                sections.push((section.address(), section.index(), Section { name, kind, bytes: section.size() }));
+                let (address, bytes) = (section.address(), section.size());
+                sections.push((address, section.index(), Section { name, kind, address, bytes }));
             }
         }
         sections.sort_by_key(|(address, ..)| *address);
@@ -185,9 +204,14 @@ impl Elf {
                 });
             }
         }
+        let executable = |segment: &read::Segment<'_, '_>| match segment.flags() {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.contains(PF_X),
+            _ => false,
+        };
+        let code = file.segments().filter(executable).map(|segment| segment.address()).min().unwrap_or(0);
         keep_one_an_address(&mut symbols);
         fill_in_sizes(&mut symbols, &sections);
-        Ok(Self { sections: sections.into_iter().map(|(_, _, section)| section).collect(), symbols, names })
+        Ok(Self { sections: sections.into_iter().map(|(_, _, section)| section).collect(), symbols, code, names })
     }
 
     /// The symbols firmware must not have: allocator, panics, formatting. Sorted, none twice.
@@ -207,6 +231,12 @@ impl Elf {
         self.names.iter().any(|name| name.contains(part))
     }
 
+    /// The bodies of kernels. A body is a function `run…` of `kiln_kernels`; its address is taken, so it can't be
+    /// inlined away.
+    pub fn kernel_bodies(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(|symbol| is_kernel_body(&symbol.name))
+    }
+
     /// Bytes by kind of section.
     pub fn sizes(&self) -> Sizes {
         let mut sizes = Sizes::default();
@@ -219,6 +249,12 @@ impl Elf {
             } += section.bytes;
         }
         sizes
+    }
+
+    /// Bytes of the model's plan, constants included: the static `PLAN` of its crate.
+    pub fn plan_bytes(&self) -> u64 {
+        let plans = self.symbols.iter().filter(|s| s.kind == SectionKind::Constants && s.name.ends_with("::PLAN"));
+        plans.map(|plan| plan.bytes).sum()
     }
 
     /// Bytes of instructions an application pays for using Kiln: all of them, less those of
@@ -287,6 +323,11 @@ fn fill_in_sizes(symbols: &mut [Symbol], sections: &[Placed]) {
     }
 }
 
+fn is_kernel_body(name: &str) -> bool {
+    let path = name.split("::<").next().unwrap_or(name);
+    path.starts_with("kiln_kernels::") && path.rsplit("::").next().is_some_and(|f| f == "run" || f.starts_with("run_"))
+}
+
 fn origin(name: &str) -> Origin {
     const PLATFORM_CRATES: [&str; 6] =
         ["kiln_device", "kiln_cortex_m", "cortex_m_rt", "kiln_riscv", "riscv_rt", "kiln_linux"];
@@ -347,6 +388,16 @@ mod tests {
             ("_start_trap_rust", Origin::Platform),
         ] {
             assert_eq!(origin(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_told_from_other_functions_of_kernels() {
+        for name in ["kiln_kernels::conv2d::run", "kiln_kernels::pool2d::run_max::<f32>"] {
+            assert!(is_kernel_body(name), "{name}");
+        }
+        for name in ["kiln_kernels::conv2d::check", "kiln_kernels::run::helper", "kiln_core::run", "run"] {
+            assert!(!is_kernel_body(name), "{name}");
         }
     }
 

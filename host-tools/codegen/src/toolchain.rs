@@ -59,6 +59,16 @@ impl Toolchain {
         Self::find_among(target, &installed())
     }
 
+    /// A toolchain for programs of this computer.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolchainError`].
+    pub fn host() -> Result<Self, ToolchainError> {
+        let version = output(Command::new("rustc").arg("-vV")).unwrap_or_default();
+        Self::find(version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("this computer"))
+    }
+
     fn find_among(target: &str, candidates: &[(String, PathBuf)]) -> Result<Self, ToolchainError> {
         let mut too_old = Vec::new();
         for build_std in [false, true] {
@@ -294,6 +304,7 @@ mod tests {
     fn the_host_itself_is_always_a_target() {
         let host = output(Command::new("rustc").args(["--print", "host-tuple"])).unwrap();
         let found = Toolchain::find(host.trim()).unwrap();
+        assert_eq!(Toolchain::host().unwrap(), found);
         assert!(!found.builds_core());
         assert!(found.describe().contains(host.trim()), "{}", found.describe());
     }

@@ -28,6 +28,7 @@ pub fn import_tflite(bytes: &[u8], name: &str) -> Result<Graph, ImportError> {
     let inputs = import.interface("input", &main.inputs)?;
     let outputs = import.interface("output", &main.outputs)?;
     let Import { mut graph, nodes, .. } = import;
+    graph.labels = tflite::labels(bytes, &file);
     graph.entries.push(Entry { name: "infer".into(), inputs, outputs, nodes, assigns: Vec::new() });
     graph.validate()?;
     Ok(graph)
@@ -137,7 +138,10 @@ impl<'f, 'a> Import<'f, 'a> {
                 turned.extend_from_slice(&data[at..at + element]);
             }
         }
-        let ty = TensorType::new(value.ty.dtype, Shape::new(&[o, kh, kw, 1]).map_err(|e| format!("{e:?}"))?);
+        let ty = TensorType::new(
+            value.ty.dtype,
+            Shape::new(&[o, kh, kw, 1]).map_err(|_| "its weights are larger than Kiln counts")?,
+        );
         let mut quant = value.quant.clone();
         if quant.scales.len() > 1 && quant.axis != 3 {
             return Err(format!("depthwise weights have scales along axis {}, not 3", quant.axis));
@@ -364,12 +368,14 @@ fn dtype(dtype: tflite::DType) -> Option<DType> {
 }
 
 fn activation(activation: tflite::Activation) -> Result<Activation, Refusal> {
+    let refused = |name: &str| Err(format!("the fused activation {name} is not supported yet"));
     Ok(match activation {
         tflite::Activation::None => Activation::None,
         tflite::Activation::Relu => Activation::Relu,
         tflite::Activation::Relu6 => Activation::Relu6,
         tflite::Activation::ReluN1To1 => Activation::ReluN1To1,
-        other => return Err(format!("the fused activation {other:?} is not supported yet")),
+        tflite::Activation::Tanh => return refused("TANH"),
+        tflite::Activation::SignBit => return refused("SIGN_BIT"),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The table itself.
 
 use kiln_core::{DType, TargetId};
+use kiln_kernels::code::{code_bytes, family};
 use kiln_kernels::table::{KERNEL_COUNT, KERNELS, choose, host_rows, kernel};
 
 use crate::generate::{case, conv2d, depthwise};
@@ -73,4 +74,33 @@ fn kernels_do_not_apply_to() {
     let mut case = conv2d(DType::F32, &mut Random::new(3));
     case.inputs[1].constant = false;
     assert_eq!(numbers(&case), [32]);
+}
+
+#[test]
+fn the_code_of_every_kernel_was_measured_wherever_firmware_may_have_it() {
+    for target in [
+        TargetId::ARMV6M,
+        TargetId::ARMV7M,
+        TargetId::ARMV7EM,
+        TargetId::ARMV8M,
+        TargetId::ARMV81M,
+        TargetId::RV32IMC,
+        TargetId::AARCH64,
+    ] {
+        let family = family(target).unwrap();
+        for kernel in KERNELS.iter().filter(|kernel| kernel.runs_on(target)) {
+            let renew = "renew kernels/src/code_bytes.rs with `kiln-ci code-sizes --measure`";
+            let alone = code_bytes(target, &[kernel.number]).unwrap_or_else(|| panic!("{}: {renew}", kernel.name));
+            assert!(alone > u64::from(family.base) + 100, "{} for {}", kernel.name, target.0);
+            assert_eq!(code_bytes(target, &[kernel.number; 2]), Some(alone));
+        }
+        for row in family.rows {
+            assert!(row.shared.iter().all(|index| usize::from(*index) < family.shared.len()));
+        }
+    }
+    // Both are pools and share what is around them.
+    let pools = |numbers: &[u16]| code_bytes(TargetId::ARMV7EM, numbers).unwrap();
+    assert!(pools(&[4, 5]) + pools(&[]) < pools(&[4]) + pools(&[5]));
+    assert_eq!(code_bytes(TargetId::X86_64, &[]), None);
+    assert_eq!(code_bytes(TargetId::ARMV7EM, &[4, 0]), None);
 }

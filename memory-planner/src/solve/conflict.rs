@@ -84,21 +84,24 @@ impl Conflicts {
             cliques.push(clique);
             active.retain(|&i| live[i].last > at);
         }
-        Self { edges, cliques: maximal(cliques), live, grain }
+        Self { edges, cliques: maximal(cliques, &live), live, grain }
     }
 }
 
-/// Drops cliques that a neighbour contains.
-fn maximal(cliques: Vec<Clique>) -> Vec<Clique> {
-    let mut kept: Vec<Clique> = Vec::new();
-    let inside = |a: &Clique, b: &Clique| a.pairs.is_empty() && a.members.iter().all(|m| b.members.contains(m));
-    for clique in cliques {
-        while kept.last().is_some_and(|last| inside(last, &clique)) {
+/// Drops cliques, one for each position, that a neighbour contains.
+fn maximal(cliques: Vec<Clique>, live: &[Live]) -> Vec<Clique> {
+    let mut kept: Vec<(usize, Clique)> = Vec::new();
+    // Lifetimes are ranges: what lives at both ends lives in between.
+    let inside = |clique: &Clique, at: usize| {
+        clique.pairs.is_empty() && clique.members.iter().all(|&m| (live[m].first..=live[m].last).contains(&at))
+    };
+    for (at, clique) in cliques.into_iter().enumerate() {
+        while kept.last().is_some_and(|(_, last)| inside(last, at)) {
             kept.pop();
         }
-        if !kept.last().is_some_and(|last| inside(&clique, last)) {
-            kept.push(clique);
+        if !kept.last().is_some_and(|&(before, _)| inside(&clique, before)) {
+            kept.push((at, clique));
         }
     }
-    kept
+    kept.into_iter().map(|(_, clique)| clique).collect()
 }

@@ -4,14 +4,9 @@
 //! (its low end) of cortex-m-rt's linker script.
 
 use core::arch::asm;
-use core::ptr;
 
-/// The word free stack is filled with.
-const PAINT: u32 = 0x5AFE_57AC;
-
-/// Bytes below the stack pointer that are left alone while painting, so that the painting
-/// function's own frame survives.
-const MARGIN: usize = 128;
+use kiln_device::profile::StackUse;
+use kiln_device::stack::Stack;
 
 unsafe extern "C" {
     static mut _stack_start: u32;
@@ -20,49 +15,53 @@ unsafe extern "C" {
 
 /// Bytes of memory the stack may grow into, all of it counted.
 pub fn size() -> usize {
-    top().wrapping_sub(bottom())
+    stack().size()
+}
+
+/// Bytes of stack in use where this is called.
+#[inline(always)]
+pub fn in_use() -> usize {
+    stack().in_use(pointer())
 }
 
 /// Fills the free part of the stack. Call it with as shallow a stack as can be, before the run.
 #[inline(never)]
 pub fn paint() {
-    let mut address = bottom();
-    let limit = stack_pointer().saturating_sub(MARGIN) & !3;
-    while address < limit {
-        // SAFETY: the address is a multiple of 4 between the end of static data and the current
-        // stack frames (MARGIN below the stack pointer), memory that no object occupies.
-        unsafe { ptr::write_volatile(address as *mut u32, PAINT) };
-        address += 4;
-    }
+    // SAFETY: the pointer is this function's own; interrupts that come meanwhile have gone again when it writes on.
+    unsafe { stack().paint(pointer()) };
 }
 
 /// Bytes of stack in use at the deepest point since [`paint`], counted from the stack's start.
 /// Interrupt handlers count as well.
 #[inline(never)]
 pub fn used() -> usize {
-    let mut address = bottom();
-    let end = top();
-    while address < end {
-        // SAFETY: the address is a multiple of 4 within the stack, which is readable memory.
-        if unsafe { ptr::read_volatile(address as *const u32) } != PAINT {
-            break;
-        }
-        address += 4;
+    stack().used()
+}
+
+/// Measures what a run uses by painting: a frame's words that were never written don't count at the deepest point, and
+/// less than 128 bytes count as that many.
+pub struct Painted;
+
+impl StackUse for Painted {
+    #[inline(never)]
+    fn used_by(&self, run: impl FnOnce()) -> Option<u32> {
+        paint();
+        let before = in_use();
+        run();
+        Some(used().wrapping_sub(before) as u32)
     }
-    end.wrapping_sub(address)
 }
 
-fn top() -> usize {
-    (&raw mut _stack_start) as usize
+#[inline(always)]
+fn stack() -> Stack {
+    // SAFETY: the linker script puts both symbols at multiples of 4, and nothing but the stack between them.
+    unsafe { Stack::new((&raw mut _stack_end) as usize, (&raw mut _stack_start) as usize) }
 }
 
-fn bottom() -> usize {
-    (&raw mut _stack_end) as usize
-}
-
-fn stack_pointer() -> usize {
-    let sp: usize;
+#[inline(always)]
+fn pointer() -> usize {
+    let pointer: usize;
     // SAFETY: reads a register and changes nothing.
-    unsafe { asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
-    sp
+    unsafe { asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
 }

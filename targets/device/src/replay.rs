@@ -63,6 +63,42 @@ pub enum Sink {
     Dump,
 }
 
+impl Sink {
+    /// The file's name.
+    pub fn name(self) -> &'static CStr {
+        match self {
+            Sink::Output => OUTPUT_FILE,
+            Sink::Dump => DUMP_FILE,
+        }
+    }
+}
+
+/// What a platform calls its open files by; none is open at first. They are not closed: that is done when the
+/// program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handles<H> {
+    /// The input file.
+    pub input: Option<H>,
+    output: Option<H>,
+    dump: Option<H>,
+}
+
+impl<H> Default for Handles<H> {
+    fn default() -> Self {
+        Handles { input: None, output: None, dump: None }
+    }
+}
+
+impl<H> Handles<H> {
+    /// The file that a sink is.
+    pub fn sink(&mut self, sink: Sink) -> &mut Option<H> {
+        match sink {
+            Sink::Output => &mut self.output,
+            Sink::Dump => &mut self.dump,
+        }
+    }
+}
+
 /// Runs every case and writes the outputs. A model without input bytes is run once.
 pub fn replay<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
     if !files.open_input() {
@@ -130,7 +166,7 @@ fn every_case<M: Replay, F: Files>(
 
 /// How much of a case was read.
 #[derive(PartialEq, Eq)]
-enum Filled {
+pub(crate) enum Filled {
     /// All input bytes.
     Case,
     /// No byte: the file ends here.
@@ -139,7 +175,7 @@ enum Filled {
     Nothing,
 }
 
-fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Filled, Exit> {
+pub(crate) fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Filled, Exit> {
     let mut filled = Filled::Nothing;
     for index in 0..model.input_count() {
         let mut rest = model.input(index);
@@ -159,7 +195,7 @@ fn fill_inputs<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Result<Fill
     Ok(filled)
 }
 
-fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Exit> {
+pub(crate) fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Exit> {
     for index in 0..model.output_count() {
         if !files.write(Sink::Output, model.output(index)) {
             return Err(Exit::WriteOutput);
@@ -168,7 +204,7 @@ fn write_outputs<M: Replay, F: Files>(model: &M, files: &mut F) -> Result<(), Ex
     Ok(())
 }
 
-fn write_record<F: Files>(files: &mut F, case: u32, step: u32, bytes: &[u8]) -> bool {
+pub(crate) fn write_record<F: Files>(files: &mut F, case: u32, step: u32, bytes: &[u8]) -> bool {
     // A device's memory is addressed with 32 bits, so no length is cut here.
     let length = bytes.len() as u32;
     [case, step, length].into_iter().all(|number| files.write(Sink::Dump, &number.to_le_bytes()))

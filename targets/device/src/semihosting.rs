@@ -8,7 +8,8 @@ use core::arch::asm;
 use core::ffi::CStr;
 
 use crate::Exit;
-use crate::replay::{DUMP_FILE, Files, INPUT_FILE, OUTPUT_FILE, Replay, Sink, dump, replay};
+use crate::profile::{Setup, StackUse, profile};
+use crate::replay::{Files, Handles, INPUT_FILE, Replay, Sink, dump, replay};
 
 // Operations and constants, by the names of the specification.
 const SYS_OPEN: u32 = 0x01;
@@ -69,12 +70,17 @@ unsafe fn call(operation: u32, block: *const usize) -> usize {
 
 /// Replays every case of the input file, then ends the emulator: see [`replay()`].
 pub fn replay_and_exit<M: Replay>(model: &mut M) -> ! {
-    exit(replay(model, &mut HostFiles::new()))
+    exit(replay(model, &mut HostFiles(Handles::default())))
 }
 
 /// Replays every case and keeps what each step wrote, then ends the emulator: see [`dump()`].
 pub fn dump_and_exit<M: Replay>(model: &mut M) -> ! {
-    exit(dump(model, &mut HostFiles::new()))
+    exit(dump(model, &mut HostFiles(Handles::default())))
+}
+
+/// Replays every case over painted memory, then ends the emulator: see [`profile()`].
+pub fn profile_and_exit<S: Setup>(setup: &mut S, stack: &impl StackUse) -> ! {
+    exit(profile(setup, &mut HostFiles(Handles::default()), stack))
 }
 
 /// Ends the emulator with `code` as its exit status.
@@ -101,28 +107,16 @@ fn open(name: &CStr, mode: usize) -> Option<Handle> {
 }
 
 /// The files of a replay, reached through semihosting.
-struct HostFiles {
-    input: Option<Handle>,
-    output: Option<Handle>,
-    dump: Option<Handle>,
-}
+struct HostFiles(Handles<Handle>);
 
-impl HostFiles {
-    /// No file is open yet.
-    fn new() -> Self {
-        Self { input: None, output: None, dump: None }
-    }
-}
-
-// Files are not closed: the host does that when the program ends.
 impl Files for HostFiles {
     fn open_input(&mut self) -> bool {
-        self.input = open(INPUT_FILE, MODE_READ);
-        self.input.is_some()
+        self.0.input = open(INPUT_FILE, MODE_READ);
+        self.0.input.is_some()
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Option<usize> {
-        let Handle(handle) = self.input?;
+        let Handle(handle) = self.0.input?;
         let block = [handle, bytes.as_mut_ptr() as usize, bytes.len()];
         // SAFETY: handle, and address and length of a buffer that may be written.
         let not_read = unsafe { call(SYS_READ, block.as_ptr()) };
@@ -131,20 +125,13 @@ impl Files for HostFiles {
     }
 
     fn create(&mut self, sink: Sink) -> bool {
-        let (file, name) = match sink {
-            Sink::Output => (&mut self.output, OUTPUT_FILE),
-            Sink::Dump => (&mut self.dump, DUMP_FILE),
-        };
-        *file = open(name, MODE_WRITE);
+        let file = self.0.sink(sink);
+        *file = open(sink.name(), MODE_WRITE);
         file.is_some()
     }
 
     fn write(&mut self, sink: Sink, bytes: &[u8]) -> bool {
-        let file = match sink {
-            Sink::Output => self.output,
-            Sink::Dump => self.dump,
-        };
-        let Some(Handle(handle)) = file else {
+        let Some(Handle(handle)) = *self.0.sink(sink) else {
             return false;
         };
         let block = [handle, bytes.as_ptr() as usize, bytes.len()];

@@ -1,7 +1,8 @@
 //! The replay loop against files in memory, good ones and ones that fail.
 
-use kiln_device::Exit;
+use kiln_device::profile::{NotMeasured, PATTERNS, StackUse, profile};
 use kiln_device::replay::{Files, Replay, Sink, dump, replay};
+use kiln_device::{Exit, Setup};
 
 /// Two inputs of 3 and 1 bytes; one output: the three bytes plus the one.
 #[derive(Default)]
@@ -159,14 +160,93 @@ fn a_dump_holds_a_record_for_each_step_of_each_case() {
     let mut files = Memory::new(&CASES);
     assert_eq!(dump(&mut Adder::default(), &mut files), Exit::Done);
     assert_eq!(files.output, [11, 12, 13, 0, 1, 2]);
-    let mut expected = vec![];
-    for (case, step, bytes) in [(0u32, 0u32, &[10u8][..]), (0, 1, &[11, 12, 13]), (1, 0, &[1]), (1, 1, &[0, 1, 2])] {
-        expected.extend(case.to_le_bytes());
-        expected.extend(step.to_le_bytes());
-        expected.extend((bytes.len() as u32).to_le_bytes());
-        expected.extend(bytes);
+    assert_eq!(files.dump, records(&[(0, 0, &[10]), (0, 1, &[11, 12, 13]), (1, 0, &[1]), (1, 1, &[0, 1, 2])]));
+}
+
+/// Case, step and bytes of each record, as a dump file holds them.
+fn records(records: &[(u32, u32, &[u8])]) -> Vec<u8> {
+    let mut file = vec![];
+    for (case, step, bytes) in records {
+        for number in [*case, *step, bytes.len() as u32] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(*bytes);
     }
+    file
+}
+
+/// Five bytes, the first of which are the input of the model in them; the byte behind the input becomes the
+/// input's sum, and the output.
+struct Lent {
+    arena: [u8; 5],
+    inputs: usize,
+}
+
+struct Sum<'a>(&'a mut [u8; 5], usize);
+
+impl Setup for Lent {
+    fn arena(&mut self) -> &mut [u8] {
+        &mut self.arena
+    }
+    fn set_up(&mut self) -> impl Replay {
+        Sum(&mut self.arena, self.inputs)
+    }
+}
+
+impl Replay for Sum<'_> {
+    fn input_count(&self) -> usize {
+        1
+    }
+    fn input(&mut self, _: usize) -> &mut [u8] {
+        &mut self.0[..self.1]
+    }
+    fn output_count(&self) -> usize {
+        1
+    }
+    fn output(&self, _: usize) -> &[u8] {
+        &self.0[self.1..=self.1]
+    }
+    fn run(&mut self) {
+        self.0[self.1] = self.0[..self.1].iter().sum();
+    }
+    fn run_dumping(&mut self, _: &mut dyn FnMut(u32, &[u8])) {}
+}
+
+/// A stack of which every run uses 300 bytes.
+struct Always300;
+
+impl StackUse for Always300 {
+    fn used_by(&self, run: impl FnOnce()) -> Option<u32> {
+        run();
+        Some(300)
+    }
+}
+
+#[test]
+fn a_profile_tells_stack_and_arena_over_one_pattern_and_the_other() {
+    let [a, b] = PATTERNS;
+    let mut files = Memory::new(&[1, 2, 3, 4, 5, 6]);
+    assert_eq!(profile(&mut Lent { arena: [0; 5], inputs: 2 }, &mut files, &Always300), Exit::Done);
+    assert_eq!(files.output, [3, 7, 11]);
+    let used = 300u32.to_le_bytes();
+    let expected = records(&[
+        (0, 0, &used),
+        (0, 1, &[1, 2, 3, a, a]),
+        (1, 0, &used),
+        (1, 1, &[3, 4, 7, b, b]),
+        (2, 0, &used),
+        (2, 1, &[5, 6, 11, a, a]),
+    ]);
     assert_eq!(files.dump, expected);
+}
+
+#[test]
+fn a_profile_of_a_model_without_inputs_runs_once_with_each_pattern() {
+    let [a, b] = PATTERNS;
+    let mut files = Memory::new(&[]);
+    assert_eq!(profile(&mut Lent { arena: [0; 5], inputs: 0 }, &mut files, &NotMeasured), Exit::Done);
+    assert_eq!(files.output, [0, 0]);
+    assert_eq!(files.dump, records(&[(0, 0, &[]), (0, 1, &[0, a, a, a, a]), (1, 0, &[]), (1, 1, &[0, b, b, b, b])]));
 }
 
 #[test]
@@ -190,6 +270,18 @@ fn each_failure_has_its_code() {
         ("", 8, Exit::WriteOutput),
     ] {
         assert_eq!(dump(&mut Adder::default(), &mut with(broken, writes)), expected);
+    }
+    for (broken, writes, expected) in [
+        ("open input", all, Exit::OpenInput),
+        ("create output", all, Exit::OpenOutput),
+        ("create dump", all, Exit::OpenDump),
+        ("read", all, Exit::ReadInput),
+        ("", 0, Exit::WriteOutput),
+        ("", 1, Exit::WriteDump),
+        ("", 5, Exit::WriteDump),
+    ] {
+        let mut setup = Lent { arena: [0; 5], inputs: 2 };
+        assert_eq!(profile(&mut setup, &mut with(broken, writes), &NotMeasured), expected);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use kiln_device::replay::{DUMP_FILE, Files, INPUT_FILE, OUTPUT_FILE, Sink};
+use kiln_device::replay::{Files, Handles, INPUT_FILE, Sink};
 
 /// Permissions of a file that is made, before the process's mask.
 const READ_WRITE: libc::mode_t = 0o666;
@@ -17,22 +17,18 @@ fn open(name: &CStr, flags: libc::c_int) -> Option<Descriptor> {
     (descriptor >= 0).then_some(Descriptor(descriptor))
 }
 
-/// The files of a replay; none is open at first.
+/// The files of a replay.
 #[derive(Default)]
-pub(crate) struct SystemFiles {
-    input: Option<Descriptor>,
-    output: Option<Descriptor>,
-    dump: Option<Descriptor>,
-}
+pub(crate) struct SystemFiles(Handles<Descriptor>);
 
 impl Files for SystemFiles {
     fn open_input(&mut self) -> bool {
-        self.input = open(INPUT_FILE, libc::O_RDONLY);
-        self.input.is_some()
+        self.0.input = open(INPUT_FILE, libc::O_RDONLY);
+        self.0.input.is_some()
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Option<usize> {
-        let Descriptor(descriptor) = self.input?;
+        let Descriptor(descriptor) = self.0.input?;
         // SAFETY: a descriptor, and address and length of a buffer that may be written.
         let count = unsafe { libc::read(descriptor, bytes.as_mut_ptr().cast(), bytes.len()) };
         // An error is a negative number.
@@ -40,20 +36,13 @@ impl Files for SystemFiles {
     }
 
     fn create(&mut self, sink: Sink) -> bool {
-        let (file, name) = match sink {
-            Sink::Output => (&mut self.output, OUTPUT_FILE),
-            Sink::Dump => (&mut self.dump, DUMP_FILE),
-        };
-        *file = open(name, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
+        let file = self.0.sink(sink);
+        *file = open(sink.name(), libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
         file.is_some()
     }
 
     fn write(&mut self, sink: Sink, bytes: &[u8]) -> bool {
-        let file = match sink {
-            Sink::Output => self.output,
-            Sink::Dump => self.dump,
-        };
-        let Some(Descriptor(descriptor)) = file else {
+        let Some(Descriptor(descriptor)) = *self.0.sink(sink) else {
             return false;
         };
         let mut rest = bytes;

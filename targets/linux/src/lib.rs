@@ -11,16 +11,17 @@
 #[cfg(target_os = "linux")]
 mod files;
 
-pub use kiln_device::{Exit, Replay, replay};
+pub use kiln_device::{Exit, Replay, Setup, replay};
 
 #[cfg(target_os = "linux")]
-pub use process::{dump_and_exit, exit, replay_and_exit};
+pub use process::{dump_and_exit, exit, profile_and_exit, replay_and_exit};
 
 #[cfg(target_os = "linux")]
 mod process {
+    use kiln_device::profile::{NotMeasured, profile};
     use kiln_device::replay::{dump, replay};
 
-    use super::{Exit, Replay, files::SystemFiles};
+    use super::{Exit, Replay, Setup, files::SystemFiles};
 
     /// Replays every case of the input file, then ends the process: see [`replay()`].
     pub fn replay_and_exit<M: Replay>(model: &mut M) -> ! {
@@ -30,6 +31,12 @@ mod process {
     /// Replays every case and keeps what each step wrote, then ends the process: see [`dump()`].
     pub fn dump_and_exit<M: Replay>(model: &mut M) -> ! {
         exit(dump(model, &mut SystemFiles::default()))
+    }
+
+    /// Replays every case over a painted arena, then ends the process: see [`profile()`]. A process's stack is
+    /// the system's, and is not measured.
+    pub fn profile_and_exit<S: Setup>(setup: &mut S) -> ! {
+        exit(profile(setup, &mut SystemFiles::default(), &NotMeasured))
     }
 
     /// Ends the process with `code` as its exit status.

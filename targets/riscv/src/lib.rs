@@ -1,7 +1,8 @@
 //! Kiln on 32-bit RISC-V: what stands between a model and the chip.
 //!
-//! The feature `emulation` (RISC-V only) brings start-up code, and handlers that end the emulator with a
-//! code of [`Exit`] on a panic or a trap.
+//! - `stack` (RISC-V only): how much stack a run used.
+//! - feature `emulation` (RISC-V only): start-up code, and handlers that end the emulator with a code of
+//!   [`Exit`] on a panic or a trap.
 //!
 //! No heap and no panic path. What needs the CPU is left out on other architectures, so the crate
 //! checks and documents everywhere.
@@ -9,8 +10,10 @@
 
 #[cfg(all(target_arch = "riscv32", feature = "emulation"))]
 mod handlers;
+#[cfg(target_arch = "riscv32")]
+pub mod stack;
 
-pub use kiln_device::{Exit, Replay, replay};
+pub use kiln_device::{Exit, Replay, Setup, replay};
 
 /// Marks the function start-up code calls.
 #[cfg(all(target_arch = "riscv32", feature = "emulation"))]
@@ -18,3 +21,9 @@ pub use riscv_rt::entry;
 
 #[cfg(all(target_arch = "riscv32", feature = "emulation"))]
 pub use kiln_device::semihosting::{dump_and_exit, exit, replay_and_exit};
+
+/// Replays every case over painted arena and stack, then ends the emulator.
+#[cfg(all(target_arch = "riscv32", feature = "emulation"))]
+pub fn profile_and_exit<S: Setup>(setup: &mut S) -> ! {
+    kiln_device::semihosting::profile_and_exit(setup, &stack::Painted)
+}

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
-use kiln_build::ModelError;
 use kiln_codegen::c_library::{CFiles, CLibrary};
 use kiln_codegen::model_crate::{Files, ModelCrate, identifier};
 use kiln_codegen::package::Optimize;
-use kiln_planner::kiln_file::{About, KilnFile};
 
 use crate::args::CompileArgs;
 use crate::model::Fitted;
@@ -28,18 +26,9 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
         true => library(&model, &board, &root)?,
         false => rust_crate(&model, &board, &root)?,
     };
-    let Fitted { file, graph, planned } = &model;
-    let kiln = KilnFile {
-        graph: (!args.no_graph).then(|| graph.clone()),
-        plans: vec![(planned.target, planned.bytes.clone())],
-        about: About {
-            model: file.name.clone(),
-            board: board.name.clone(),
-            kiln: env!("CARGO_PKG_VERSION").to_string(),
-        },
-    };
+    let Fitted { file, planned, .. } = &model;
     let path = PathBuf::from(format!("{}.kiln", file.name));
-    let bytes = kiln.to_bytes().map_err(|source| ModelError::KilnFile { path: args.out.join(&path), source })?;
+    let bytes = model.kiln_bytes(&board, !args.no_graph, &args.out.join(&path))?;
     let done = format!(
         "{what} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
         args.out.display(),

@@ -9,7 +9,7 @@ use kiln_planner::{Options, Planned};
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
 use crate::model::ModelFile;
-use crate::report::json::{AllBoards, FORMAT, PlanReport};
+use crate::report::json::{AllBoards, FORMAT, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
 use crate::{CliError, Outcome, whole_file};
@@ -32,13 +32,13 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
             if let Some(path) = &args.svg {
                 whole_file::write(path, svg(one).as_bytes())?;
             }
-            console::out(&if args.json { json(one)? } else { text::plan(one, Style::of_stdout()) })?;
+            console::out(&if args.json { to_text(one)? } else { text::plan(one, Style::of_stdout()) })?;
             if !fits {
                 return Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(one))));
             }
         }
         _ if args.json => {
-            console::out(&json(&AllBoards { format: FORMAT, model: file.name.clone(), boards: reports })?)?;
+            console::out(&to_text(&AllBoards { format: FORMAT, model: file.name.clone(), boards: reports })?)?;
         }
         _ => console::out(&text::boards(&file.name, &reports, Style::of_stdout()))?,
     }
@@ -68,14 +68,4 @@ fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) 
 /// Whether some board fits whose memory is known: without `--ram`, everything fits the host.
 fn fits_any(reports: &[PlanReport]) -> bool {
     reports.iter().any(|r| r.fits && r.ram.limit.is_some())
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, CliError> {
-    let text = serde_json::to_string_pretty(value);
-    // JSON allows DEL and the C1 controls as they are, but terminals obey them.
-    let escaped = |text: String| {
-        let one = |c: char| if c.is_control() && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
-        text.chars().map(one).collect::<String>() + "\n"
-    };
-    text.map(escaped).map_err(|e| CliError::Stdout(e.into()))
 }

@@ -14,9 +14,9 @@ use crate::args::RunArgs;
 use crate::console::{self, Style};
 use crate::input::{self, Wanted, extension, npy_bytes, npy_descr};
 use crate::model::{Format, ModelFile};
-use crate::report::table::{Align, Table, counted, printable, thousands};
+use crate::report::table::{Align, Table, brief, counted, thousands};
 use crate::values::{describe, element, real};
-use crate::{CliError, Outcome, whole_file};
+use crate::{CliError, Outcome, output_files, whole_file};
 
 /// Elements of an output that are printed.
 const SHOWN: usize = 10;
@@ -32,8 +32,10 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     let bytes = AlignedBytes::copy_of(&bytes);
     let plan = Plan::load_any_target(bytes.as_ref()).map_err(|e| failed(e.into()))?;
     let entry = main_entry(&plan).ok_or_else(|| CliError::input(&file.path, "the plan has no entry to run"))?;
-    let inputs = read_inputs(&plan, &entry, args)?;
     check_outputs(&plan, &entry, &args.output)?;
+    let read = args.input.iter().map(|path| ("input", path.as_path()));
+    output_files::check(&read.chain([("model", args.model.as_path())]).collect::<Vec<_>>(), &args.output)?;
+    let inputs = read_inputs(&plan, &entry, args)?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let outputs = runner.run(entry.name, &inputs).map_err(failed)?;
 
@@ -46,10 +48,17 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     }
     // Nothing is written before everything can be.
     let outputs = args.output.iter().zip(entry.outputs.iter().zip(&outputs));
-    let files = outputs.map(|(path, (tensor, data))| Ok((path, encoded(&plan, tensor, path, data)?)));
-    for (path, bytes) in files.collect::<Result<Vec<_>, CliError>>()? {
+    let files = outputs.map(|(path, (tensor, data))| Ok((path, tensor, encoded(&plan, tensor, path, data)?)));
+    let mut written = String::new();
+    for (path, tensor, bytes) in files.collect::<Result<Vec<_>, CliError>>()? {
         whole_file::write(path, &bytes)?;
+        // Not into the stream that an output may have gone to.
+        if output_files::is_kept(path) {
+            let line = format!("{} in {}", titled(&plan, tensor), path.display());
+            written.push_str(&(console::harmless(&line) + "\n"));
+        }
     }
+    console::out(&written)?;
     Ok(Outcome::Fine)
 }
 
@@ -100,7 +109,7 @@ fn read_inputs(plan: &Plan<'_>, entry: &Entry<'_>, args: &RunArgs) -> Result<Vec
         let wanted = Wanted::of(plan, tensor, index).ok_or_else(unknown)?;
         let (data, notes) = input::read(path, &wanted, args.image_range)?;
         for note in notes {
-            console::progress(&console::harmless(&format!("{}: {note}", path.display())));
+            console::progress(&format!("{}: {note}", path.display()));
         }
         Ok(data)
     };
@@ -129,7 +138,7 @@ fn encoded<'d>(plan: &Plan<'_>, tensor: &TensorRecord, path: &Path, data: &'d [u
     npy.map(Cow::Owned).ok_or_else(|| {
         let problem = format!(
             "output '{}' is {}, which .npy files can't hold; give a file name without .npy to write it raw",
-            printable(plan.text(tensor.name)),
+            brief(plan.text(tensor.name)),
             describe(plan, tensor)
         );
         CliError::input(path, problem)
@@ -141,7 +150,7 @@ fn check_count(plan: &Plan<'_>, tensors: &[TensorRecord], files: &[PathBuf], wha
         return Ok(());
     }
     let list = tensors.iter().enumerate().map(|(index, t)| {
-        format!("\n  {what} {index} '{}': {}, {} bytes", plan.text(t.name), describe(plan, t), t.bytes)
+        format!("\n  {what} {index} '{}': {}, {} bytes", brief(plan.text(t.name)), describe(plan, t), t.bytes)
     });
     Err(CliError::BadInput(format!(
         "the model has {}, but --{what} gives {}:{}",
@@ -151,9 +160,14 @@ fn check_count(plan: &Plan<'_>, tensors: &[TensorRecord], files: &[PathBuf], wha
     )))
 }
 
+/// A tensor's name, type and shape.
+fn titled(plan: &Plan<'_>, tensor: &TensorRecord) -> String {
+    format!("{}: {}", brief(plan.text(tensor.name)), describe(plan, tensor))
+}
+
 /// The largest elements of an output, or all of a short one, as the numbers they stand for.
 fn show(plan: &Plan<'_>, tensor: &TensorRecord, data: &[u8], labels: &[String], style: Style) -> String {
-    let mut text = format!("{}: {}\n", printable(plan.text(tensor.name)), describe(plan, tensor));
+    let mut text = titled(plan, tensor) + "\n";
     let number = |dtype: DType| {
         let count = if dtype.bits() >= 8 { data.len() / (dtype.bits() as usize / 8) } else { 0 };
         (0..count).map_while(move |i| element(dtype, data, i)).collect::<Vec<f64>>()
@@ -171,7 +185,8 @@ fn show(plan: &Plan<'_>, tensor: &TensorRecord, data: &[u8], labels: &[String], 
     if named {
         columns.push(("label", Align::Left));
     }
-    let mut table = Table::new(&columns, columns.len());
+    // Labels come from the file.
+    let mut table = Table::new(&columns, 3);
     for &i in order.iter().take(SHOWN) {
         let stored = raw.get(i).map_or(String::new(), |raw| raw.to_string());
         let label = labels.get(i).cloned().unwrap_or_default();

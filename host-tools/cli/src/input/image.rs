@@ -25,12 +25,28 @@ pub enum ImageRange {
 }
 
 impl ImageRange {
-    fn real(self, byte: u8) -> f64 {
+    /// The number that a byte stands for.
+    pub(super) fn real(self, byte: u8) -> f64 {
         match self {
             ImageRange::Bytes => byte.into(),
             ImageRange::Unit => f64::from(byte) / 255.0,
             ImageRange::Symmetric => f64::from(byte) / 127.5 - 1.0,
         }
+    }
+
+    /// The range for an input and why: what the user says, or what its quantization suggests. The problem
+    /// is one sentence.
+    pub(super) fn choose(wanted: &Wanted, said: Option<ImageRange>) -> Result<(ImageRange, &'static str), String> {
+        if let Some(range) = said {
+            return Ok((range, "as --image-range says"));
+        }
+        ImageRange::guess(wanted).ok_or_else(|| {
+            format!(
+                "nothing says which numbers {}, {}, wants for the bytes 0 to 255 of a picture; \
+                 give --image-range 0..255, 0..1 or -1..1, as the model was trained",
+                wanted.who, wanted.text
+            )
+        })
     }
 
     /// The range that an input's scale and zero point suggest, and why.
@@ -50,7 +66,7 @@ impl ImageRange {
         }
     }
 
-    fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             ImageRange::Bytes => "0..255",
             ImageRange::Unit => "0..1 (byte / 255)",
@@ -73,16 +89,7 @@ pub(super) fn read(file: &[u8], wanted: &Wanted, range: Option<ImageRange>) -> R
             wanted.who, wanted.text
         ));
     }
-    let (range, why) = match range {
-        Some(range) => (range, "as --image-range says"),
-        None => ImageRange::guess(wanted).ok_or_else(|| {
-            format!(
-                "nothing says which numbers {}, {}, wants for the bytes 0 to 255 of a picture; \
-                 give --image-range 0..255, 0..1 or -1..1, as the model was trained",
-                wanted.who, wanted.text
-            )
-        })?,
-    };
+    let (range, why) = ImageRange::choose(wanted, range)?;
     let (pixels, color) = decode(file, wanted, width, height)?;
     let mut notes = vec![format!("the picture's bytes are taken as numbers {}: {why}", range.words())];
     let per_pixel = color.samples();

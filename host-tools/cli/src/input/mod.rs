@@ -5,19 +5,21 @@
 mod audio;
 mod image;
 mod npy;
+mod stack;
 
 use std::path::Path;
 
+use kiln_build::model_file::read_file;
 use kiln_core::DType;
 use kiln_core::plan::{DIM_IS_EXTENT, Plan, TensorRecord};
 
 pub use image::ImageRange;
 pub(crate) use npy::{npy_bytes, npy_descr};
+pub(crate) use stack::{Stack, count};
 
 use crate::CliError;
 use crate::report::table::{counted, printable, thousands};
 use crate::values::describe;
-use kiln_build::model_file::read_file;
 
 /// Bytes of a file with a header that are read whatever the input's size, so that a file with the
 /// wrong shape is told its shape rather than its size.

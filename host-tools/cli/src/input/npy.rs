@@ -75,6 +75,14 @@ pub(super) fn read(file: &[u8], wanted: &Wanted) -> Result<Elements, String> {
     }
 }
 
+/// How many inputs lie one behind the other in an array whose first dimension counts them, and the array's
+/// shape; `None` where it is none such, or only one. `start` is the file's beginning at least.
+pub(super) fn stacked(start: &[u8], wanted: &Wanted) -> Option<(u64, Vec<u64>)> {
+    let shape = split(start).ok()?.0.shape;
+    let (&count, one) = shape.split_first()?;
+    (!same_shape(&shape, &wanted.dims) && same_shape(one, &wanted.dims)).then(|| (count, shape.clone()))
+}
+
 /// Where element `index` in C order (last dimension fastest) lies in Fortran order (first fastest).
 fn fortran_offset(shape: &[u64], count: usize, index: usize) -> usize {
     let (mut rest, mut stride, mut offset) = (index, count, 0);

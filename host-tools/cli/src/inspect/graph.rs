@@ -11,17 +11,17 @@ use super::{tensor_row, tensors_table, title};
 use crate::CliError;
 use crate::console::Style;
 use crate::model::{Format, ModelFile};
-use crate::report::table::{Align, Table, counted, printable, thousands};
+use crate::report::table::{Align, Table, brief, counted, thousands};
 
 /// The graph of a file.
 pub fn show(file: &ModelFile, graph: &Graph, style: Style) -> String {
     let mut text = match file.format {
         Format::Tflite => title(file),
-        Format::Kiln => format!("\nGraph '{}'\n", printable(&graph.name)),
+        Format::Kiln => format!("\nGraph '{}'\n", brief(&graph.name)),
     };
     for entry in &graph.entries {
         if graph.entries.len() > 1 {
-            text.push_str(&format!("\nEntry '{}'\n", printable(&entry.name)));
+            text.push_str(&format!("\nEntry '{}'\n", brief(&entry.name)));
         }
         text.push_str(&show_entry(graph, entry, style));
     }

@@ -10,7 +10,7 @@ use super::{tensor_row, tensors_table, title};
 use crate::CliError;
 use crate::console::Style;
 use crate::model::ModelFile;
-use crate::report::table::{counted, printable, thousands};
+use crate::report::table::{brief, counted, thousands};
 
 /// The file's sections and its plans.
 ///
@@ -19,7 +19,7 @@ use crate::report::table::{counted, printable, thousands};
 /// A plan is damaged or has another version.
 pub fn show(file: &ModelFile, contents: &KilnFile, style: Style) -> Result<String, CliError> {
     let about = &contents.about;
-    let or = |text: &str, other: &str| printable(if text.is_empty() { other } else { text });
+    let or = |text: &str, other: &str| brief(if text.is_empty() { other } else { text });
     let mut text = title(file);
     text.push_str(&format!(
         "Made from '{}' for board '{}' by Kiln {}\n",
@@ -55,7 +55,7 @@ fn show_plan(target: TargetId, plan: &Plan<'_>, style: Style) -> String {
     );
     for entry in (0..plan.entry_count()).filter_map(|i| plan.entry(i)) {
         let steps = counted(entry.steps.len(), "step");
-        text.push_str(&format!("\nEntry '{}', {steps}\n{}", printable(entry.name), interface(plan, &entry, style)));
+        text.push_str(&format!("\nEntry '{}', {steps}\n{}", brief(entry.name), interface(plan, &entry, style)));
     }
     text.push_str(&format!("\nKernels\n{}", kernels(plan)));
     text

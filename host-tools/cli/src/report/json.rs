@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::CliError;
+
 /// The version of the JSON.
 pub const FORMAT: u32 = 1;
 
@@ -56,14 +58,16 @@ pub struct Ram {
     pub region: Option<String>,
 }
 
-/// Flash, in bytes. Code is not counted.
+/// Flash, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Flash {
     /// Weights as packed, biases, multipliers.
     pub constants: u64,
     /// The plan's records: header, steps, operands, parameters, names, and padding.
     pub plan: u64,
-    /// Constants and records: what the region must have, before code.
+    /// Instructions of the executor and the kernels, estimated; `None` where that was not measured.
+    pub code: Option<u64>,
+    /// Constants, records and code, as far as it is known: what the region must have.
     pub total: u64,
     /// The region's bytes; `None` on a board without regions.
     pub limit: Option<u64>,
@@ -190,4 +194,16 @@ pub struct AllBoards {
     pub model: String,
     /// One report a board.
     pub boards: Vec<PlanReport>,
+}
+
+/// A report as the text that is printed.
+///
+/// # Errors
+///
+/// None that is expected: reports have no key that is no text.
+pub fn to_text(report: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(report).map_err(|e| CliError::Stdout(e.into()))?;
+    // JSON allows DEL and the C1 controls as they are, but terminals obey them.
+    let one = |c: char| if c.is_control() && c != '\n' { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    Ok(text.chars().map(one).collect::<String>() + "\n")
 }

@@ -32,10 +32,9 @@ impl Block<'_> {
         self.tensor.offset + self.tensor.bytes
     }
 
-    /// Bytes of `from..to` that it covers while step `step` runs.
-    fn covers(&self, step: usize, from: u64, to: u64) -> u64 {
-        let alive = (self.tensor.first_step..=self.tensor.last_step).contains(&step);
-        if alive { self.end().min(to).saturating_sub(self.tensor.offset.max(from)) } else { 0 }
+    /// Bytes of `from..to` that it covers while it lives.
+    fn covers(&self, from: u64, to: u64) -> u64 {
+        self.end().min(to).saturating_sub(self.tensor.offset.max(from))
     }
 
     fn paint(&self, text: &str, style: Style) -> String {
@@ -76,11 +75,12 @@ pub fn map(report: &PlanReport, style: Style) -> String {
     let columns = steps.div_ceil(group);
     let width = (room / columns).clamp(1, STEP_WIDTH);
 
+    let alive = alive(&blocks, steps);
     let mut text = format!("{:>margin$}┌{}┐\n", "bytes ", "─".repeat(columns * width));
     for (row, height) in edges.windows(2).zip(heights(&edges)) {
         let &[from, to] = row else { continue };
         let cells: Vec<Cell> = (0..columns)
-            .map(|c| (c * group..((c + 1) * group).min(steps)).map(|s| cell(&blocks, s, from, to)))
+            .map(|c| alive.iter().take((c + 1) * group).skip(c * group).map(|alive| cell(&blocks, alive, from, to)))
             .map(|cells| cells.max_by_key(|(covered, _)| *covered).map_or(Cell::Free, |(_, cell)| cell))
             .collect();
         for line in 0..height {
@@ -121,12 +121,24 @@ fn heights(edges: &[u64]) -> Vec<usize> {
     edges.windows(2).map(|w| 1 + (extra * (w[1] - w[0]) as u128 / all) as usize).collect()
 }
 
-/// What lies in `from..to` while a step runs, and how many of the bytes.
-fn cell(blocks: &[Block<'_>], step: usize, from: u64, to: u64) -> (u64, Cell) {
+/// The blocks that live at each step.
+fn alive(blocks: &[Block<'_>], steps: usize) -> Vec<Vec<usize>> {
+    let mut alive = vec![Vec::new(); steps];
+    for (index, block) in blocks.iter().enumerate() {
+        for list in alive.iter_mut().take(block.tensor.last_step + 1).skip(block.tensor.first_step) {
+            list.push(index);
+        }
+    }
+    alive
+}
+
+/// What of the blocks that live while a step runs lies in `from..to`, and how many of the bytes.
+fn cell(blocks: &[Block<'_>], alive: &[usize], from: u64, to: u64) -> (u64, Cell) {
     let mut most = (0, Cell::Free);
     let mut sum = 0;
-    for (index, block) in blocks.iter().enumerate() {
-        let covered = block.covers(step, from, to);
+    for &index in alive {
+        let Some(block) = blocks.get(index) else { continue };
+        let covered = block.covers(from, to);
         sum += covered;
         if covered > most.0 {
             most = (covered, Cell::Block(index));

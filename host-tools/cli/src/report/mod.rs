@@ -12,8 +12,9 @@ pub mod text;
 use std::collections::HashMap;
 
 use kiln_boards::{Board, MemoryKind};
-use kiln_build::fit::main_region;
+use kiln_build::fit::{Needs, main_region};
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
+use kiln_target_host::RunError;
 
 use crate::CliError;
 use json::{Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
@@ -27,7 +28,8 @@ use operands::Operands;
 pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -> Result<PlanReport, CliError> {
     let broken = |what: String| CliError::BadInput(format!("{model}: the planner's records {what}; report this"));
     let entry = planned.main_entry().ok_or_else(|| broken("have no entry".into()))?;
-    let operands = Operands::read(planned, entry).map_err(|error| broken(format!("do not load ({error:?})")))?;
+    let operands =
+        Operands::read(planned, entry).map_err(|error| broken(format!("do not load: {}", RunError::Plan(error))))?;
     let names = unique_names(&entry.tensors);
     let name = |tensor: Option<usize>| tensor.and_then(|t| names.get(t)).cloned().unwrap_or_default();
     let steps = entry.steps.iter().zip(&operands.steps).enumerate().map(|(index, (step, windows))| Step {
@@ -43,7 +45,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
     let tensors = entry.tensors.iter().zip(&names).enumerate();
     let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
-    let total = planned.bytes.len() as u64;
+    let needs = Needs::of(planned);
     let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
     let ram_bytes = ram_region.map(|r| r.bytes);
     let mut report = PlanReport {
@@ -58,14 +60,15 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             lower_bound: planned.entries.iter().map(|e| e.lower_bound).max().unwrap_or(0),
             state: planned.state_bytes,
             io: operands.io,
-            total: planned.ram_bytes,
+            total: needs.ram,
             limit: ram_bytes.into_iter().chain(ram).min(),
             region: ram_region.map(|r| r.name.clone()),
         },
         flash: Flash {
             constants: planned.constants_bytes,
-            plan: total.saturating_sub(planned.constants_bytes),
-            total,
+            plan: planned.records_bytes(),
+            code: needs.code,
+            total: needs.flash,
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },

@@ -39,7 +39,7 @@ pub(super) fn chain(steps: usize) -> PlanReport {
         entry: "infer".into(),
         fits: true,
         ram: Ram { arena, lower_bound: arena, state: 0, io: 0, total: arena, limit: None, region: None },
-        flash: Flash { constants: 0, plan: 0, total: 0, limit: None, region: None },
+        flash: Flash { constants: 0, plan: 0, code: None, total: 0, limit: None, region: None },
         optimal: true,
         peak: Some(Peak { step: steps.len() - 1, tensors: Vec::new() }),
         short: Vec::new(),

@@ -80,6 +80,14 @@ pub fn shorten(text: &str, width: usize) -> String {
     {
         return format!("{};…", shorten(first, width - 2));
     }
+    cut(text, width)
+}
+
+/// `text` in at most `width` columns, without its middle where it is longer.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
     let room = width.saturating_sub(1);
     let take = |chars: &mut dyn Iterator<Item = char>, room: usize| {
         let mut used = 0;
@@ -110,6 +118,14 @@ pub fn printable(name: &str) -> String {
         }
     }
     text
+}
+
+/// Columns that a name takes in a sentence.
+const NAME: usize = 80;
+
+/// A name from a file as sentences quote it: safe to print, and not longer than a line.
+pub fn brief(name: &str) -> String {
+    cut(&printable(name), NAME)
 }
 
 /// A number with commas between thousands.

@@ -33,10 +33,14 @@ fn header(report: &PlanReport) -> String {
         thousands(ram.state),
     ));
     text.push_str(&format!(
-        "Flash  {}\n       constants {}, plan records {}; code comes on top\n",
+        "Flash  {}\n       constants {}, plan records {}{}\n",
         of(flash.total, flash.limit, flash.region.as_deref()),
         thousands(flash.constants),
         thousands(flash.plan),
+        match flash.code {
+            Some(code) => format!(", code {} (estimate)", thousands(code)),
+            None => "; code comes on top".to_owned(),
+        },
     ));
     let macs: u64 = report.steps.iter().map(|s| s.macs).sum();
     text.push_str(&format!(
@@ -111,7 +115,7 @@ pub fn boards(model: &str, reports: &[PlanReport], style: Style) -> String {
         ]);
     }
     format!(
-        "{}: bytes of RAM and of flash (constants and plan records; code comes on top)\n\n{}",
+        "{}: bytes of RAM and of flash (constants, plan records and, where it can be estimated, code)\n\n{}",
         printable(model),
         table.render(style.width)
     )
@@ -162,7 +166,9 @@ fn blame_flash(report: &PlanReport) -> String {
     let constants = report.tensors.iter().filter(|t| t.kind == Kind::Constant);
     let mut constants: Vec<(&str, u64)> = constants.map(|t| (t.name.as_str(), t.bytes)).collect();
     constants.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    format!("\n  the largest constants:{}", largest(&constants))
+    let code =
+        report.flash.code.map_or(String::new(), |code| format!("\n  code takes about {} bytes", thousands(code)));
+    format!("{code}\n  the largest constants:{}", largest(&constants))
 }
 
 fn bytes(report: &PlanReport, name: &str) -> u64 {

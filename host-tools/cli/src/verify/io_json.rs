@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kiln_core::DType;
 use serde::Deserialize;
 
+use crate::report::table::shorten;
+
 /// The file as it stands. Fields that replaying does not need are passed over.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct IoJson {
@@ -105,7 +107,11 @@ pub struct Array {
 /// Parses the file's bytes, and checks what can be checked without the model. The error says which
 /// field is wrong.
 pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
-    let io: IoJson = serde_json::from_slice(bytes).map_err(|e| format!("not a folder description: {e}"))?;
+    let io: IoJson = serde_json::from_slice(bytes).map_err(|e| not_json(bytes, &e))?;
+    tolerance("check.rtol", io.check.rtol)?;
+    if let Some(Tolerance::Number(atol)) = io.check.atol {
+        tolerance("check.atol", Some(atol))?;
+    }
     if !matches!(io.state.as_str(), "stateless" | "reset-per-case" | "sequence") {
         return Err(format!("state is {:?}, expected stateless, reset-per-case or sequence", io.state));
     }
@@ -143,6 +149,33 @@ pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
         }
     }
     Ok(io)
+}
+
+/// Why bytes are no [`IoJson`]. Some writers of JSON write numbers that JSON does not have.
+fn not_json(bytes: &[u8], error: &serde_json::Error) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let found = ["NaN", "-Infinity", "Infinity"].iter().find_map(|number| Some((line.find(number)?, number)));
+    match found {
+        Some((at, number)) => {
+            let before = line.get(..at).unwrap_or_default();
+            let field = before.rsplit(['{', '[', ',']).next().unwrap_or_default().trim();
+            format!("not a folder description: {} {number}, which is no number of JSON ({error})", shorten(field, 60))
+        }
+        None => format!("not a folder description: {error}"),
+    }
+}
+
+/// Beyond this no output is told from another.
+const MAX_TOLERANCE: f64 = 1e30;
+
+fn tolerance(field: &str, value: Option<f64>) -> Result<(), String> {
+    match value {
+        Some(value) if !(0.0..=MAX_TOLERANCE).contains(&value) => {
+            Err(format!("{field} is {value:e}, expected a number from 0 to {MAX_TOLERANCE:e}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The file that holds the reference's output number `output` in a group.
@@ -218,6 +251,26 @@ mod tests {
         assert!(with("/groups", serde_json::json!([])).contains("nothing to verify"));
         assert!(with("/state", "odd".into()).contains("odd"));
         assert!(with("/check", serde_json::json!({"kind": "tolerance", "atol": [1]})).contains("neither a number"));
+        for field in ["atol", "rtol"] {
+            for value in [-1e-9, -1.0, 1.1e30, f64::MAX] {
+                let error = with("/check", serde_json::json!({"kind": "tolerance", field: value}));
+                assert!(error.contains(&format!("check.{field} is ")) && error.contains("from 0 to 1e30"), "{error}");
+            }
+            // What serde_json does not write; a number beyond a double's range is infinite.
+            for value in ["NaN", "Infinity", "-Infinity", "1e999"] {
+                let text = sample().to_string().replace("\"exact\"", &format!("\"close\",\"{field}\":{value}"));
+                let error = parse(text.as_bytes()).unwrap_err();
+                assert!(error.contains(value) && error.contains(field) || error.contains("out of range"), "{error}");
+            }
+        }
+        assert!(
+            parsed(&{
+                let mut json = sample();
+                json["check"] = serde_json::json!({"kind": "tolerance", "atol": 0, "rtol": 1e30});
+                json
+            })
+            .is_ok()
+        );
         assert!(with("/groups/0/inputs", serde_json::json!([])).contains("inputs"));
         assert!(parse(b"{").unwrap_err().contains("not a folder description"));
     }

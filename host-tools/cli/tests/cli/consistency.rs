@@ -31,7 +31,10 @@ fn check(report: &Value) {
     let arena = number(ram, "arena");
     assert!(number(ram, "lower_bound") <= arena);
     assert!(number(ram, "total") >= arena + number(ram, "state"));
-    assert_eq!(number(flash, "total"), number(flash, "constants") + number(flash, "plan"));
+    assert_eq!(
+        number(flash, "total"),
+        number(flash, "constants") + number(flash, "plan") + flash["code"].as_u64().unwrap_or(0)
+    );
 
     let tensors = list(report, "tensors");
     let names: HashSet<&str> = tensors.iter().map(|t| text(t, "name")).collect();

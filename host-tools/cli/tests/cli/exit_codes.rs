@@ -55,6 +55,19 @@ fn a_file_of_many_gigabytes_is_not_read() {
 }
 
 #[test]
+fn a_large_file_that_is_no_model_is_refused_by_its_first_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, words) in
+        [("large.bin", "not a model"), ("large.tflite", "not a TFLite file"), ("large.kiln", "\"KILN\"")]
+    {
+        let path = folder.path().join(name);
+        // As much as is read; nothing of it is kept on the disk.
+        std::fs::File::create(&path).unwrap().set_len(2 << 30).unwrap();
+        bad(&kiln(["plan", &arg(&path)]), &[name, words]);
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_not_read() {
     if Path::new("/dev/zero").exists() {
         bad(&kiln(["plan", "/dev/zero"]), &["/dev/zero", "not a regular file"]);
@@ -169,6 +182,85 @@ fn inputs_and_outputs_of_the_wrong_size_or_number() {
     bad(&kiln(["run", &model, "--input", &right, "--output", "a", "b"]), &["1 output", "2 files", "'scores'"]);
     let nowhere = arg(&folder.path().join("no/such/folder.bin"));
     bad(&kiln(["run", &model, "--input", &right, "--output", &nowhere]), &[&nowhere, "cannot write"]);
+}
+
+#[test]
+fn outputs_do_not_replace_what_is_read_or_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = write(&folder, "model.kiln", &file(true, &[]));
+    let input = write(&folder, "in.bin", &synthetic::input());
+    let run = |output: &str| kiln(["run", &model, "--input", &input, "--output", output]);
+    let other = arg(&folder.path().join("./in.bin"));
+    bad(&run(&other), &["replace the input", "in.bin", "a file of its own"]);
+    bad(&run(&model), &["replace the model", "model.kiln"]);
+    assert_eq!(std::fs::read(&input).unwrap(), synthetic::input());
+    assert_eq!(std::fs::read(&model).unwrap(), file(true, &[]));
+
+    // Two outputs.
+    let mut graph = synthetic::graph();
+    let more = graph.entries[0].nodes[4].output;
+    graph.entries[0].outputs.push(more);
+    let model = write(&folder, "two.kiln", &crate::networks::file(graph));
+    let [a, b] = ["a.bin", "b.npy"].map(|name| arg(&folder.path().join(name)));
+    bad(&kiln(["run", &model, "--input", &input, "--output", &a, &a]), &["a.bin", "twice"]);
+    assert!(!folder.path().join("a.bin").exists());
+    let said = kiln_fine(["run", &model, "--input", &input, "--output", &a, &b]);
+    assert_eq!(said, format!("scores: int8 [1, 3] in {a}\ndense: int8 [1, 3] in {b}\n"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_that_goes_to_standard_output_is_alone_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = write(&folder, "model.kiln", &file(true, &[]));
+    let input = write(&folder, "in.bin", &synthetic::input());
+    let run = ["run", &model, "--input", &input, "--output", "/dev/stdout"];
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).args(run).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), synthetic::OUTPUT_BYTES));
+}
+
+#[test]
+fn a_model_has_one_name() {
+    let Some(data) = model_folder("tflm-hello-world-int8") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let sub = folder.path().join("sines");
+    std::fs::create_dir(&sub).unwrap();
+    std::fs::copy(data.join("model.tflite"), sub.join("model.tflite")).unwrap();
+    let plan = |folder: &Path, model: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.args(["plan", model, "--json"]).current_dir(folder).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["model"].as_str().unwrap().to_owned()
+    };
+    for model in ["model.tflite", "./model.tflite", "../sines/model.tflite"] {
+        assert_eq!(plan(&sub, model), "sines");
+    }
+    let compile = ["compile", "model.tflite", "--board", "mps2-an386", "--out", "out"];
+    let compiled = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).args(compile).current_dir(&sub).output();
+    assert!(compiled.unwrap().status.success());
+    assert_eq!(plan(&sub, "out/sines.kiln"), "sines");
+    // Whatever the file is called.
+    std::fs::rename(sub.join("out/sines.kiln"), sub.join("out/other.kiln")).unwrap();
+    assert_eq!(plan(&sub.join("out"), "other.kiln"), "sines");
+}
+
+#[test]
+fn ram_in_the_units_that_people_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = write(&folder, "model.kiln", &file(true, &[]));
+    let limit = |ram: &str| {
+        let json = kiln_fine(["plan", &model, "--board", "mps2-an386", "--json", "--ram", ram]);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["ram"]["limit"].as_u64()
+    };
+    for ram in ["65536", "0x10000", "64K", "64KiB"] {
+        assert_eq!(limit(ram), Some(65_536), "{ram}");
+    }
+    assert_eq!(limit("1M"), Some(1 << 20));
+    let ran = kiln(["plan", &model, "--ram", "64KB"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    for word in ["64KB", "--ram", "64KiB", "0x10000", "K = 1024"] {
+        assert!(ran.stderr.contains(word), "no '{word}' in {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod hostile;
 mod inputs;
 mod networks;
 mod pictures;
+mod profile;
+mod quantize;
 mod real_boards;
 mod snapshots;
 mod support;

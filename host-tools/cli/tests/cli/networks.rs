@@ -113,6 +113,20 @@ pub(crate) fn sixty_steps() -> Graph {
     n.classify("sixty", 10)
 }
 
+/// One value that all steps read, each for an output of its own: everything is in memory at the end.
+pub(crate) fn fan(steps: u32) -> Graph {
+    let mut n = Network::new("fan", "image", [4, 4, 4]);
+    let stem = n.last;
+    let mut outputs = Vec::new();
+    for i in 0..steps {
+        n.add(&format!("net/branch_{i}/Add"), Add { activation: Activation::Relu }, &[stem, stem], quant());
+        outputs.push(n.last);
+    }
+    n.graph.entries[0].outputs = outputs;
+    n.graph.validate().unwrap();
+    n.graph
+}
+
 /// A graph as the bytes of a `.kiln` file.
 pub(crate) fn file(graph: Graph) -> Vec<u8> {
     let about = About { model: graph.name.clone(), board: "host".into(), kiln: "0.1.0".into() };

@@ -63,6 +63,15 @@ fn sixty_steps() {
     assert_eq!(svg.matches("class=\"step\"").count(), 60);
 }
 
+#[test]
+fn two_thousand_steps_whose_outputs_all_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = write(&folder, networks::fan(2_000));
+    kiln_fine(["plan", &model, "--board", "mps2-an386", "--svg", &arg(&folder.path().join("map.svg"))]);
+    let svg = std::fs::read_to_string(folder.path().join("map.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"step\"").count(), 2_000);
+}
+
 /// With `KILN_WRITE_PICTURES=1` the file is written instead.
 #[test]
 fn the_picture_in_the_documentation_is_todays() {

@@ -1,8 +1,11 @@
 //! Boards that are neither emulated nor this computer: planned for, and what is said about flashing them.
 
-use kiln_boards::{Board, Place};
+use std::process::Command;
 
-use crate::support::{arg, kiln, kiln_fine};
+use kiln_boards::{Board, Place};
+use kiln_codegen::uf2::decode;
+
+use crate::support::{Ran, arg, kiln, kiln_fine};
 use crate::synthetic::file;
 
 fn real_boards() -> Vec<Board> {
@@ -26,44 +29,93 @@ fn a_small_model_fits_all_of_them_and_their_crates_are_written() {
     }
 }
 
+/// A PATH without tools, so that the answer is the same everywhere.
+fn flash(arguments: &[&str], path: &std::path::Path) -> Ran {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).arg("flash").args(arguments).env("PATH", path).output().unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Ran { code: output.status.code().unwrap(), stdout, stderr }
+}
+
 #[test]
-fn flashing_them_says_what_to_do_instead() {
+fn where_there_is_no_firmware_crate_a_model_is_told_where_to_go() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model.kiln");
     std::fs::write(&model, file(true, &[])).unwrap();
-    for board in real_boards() {
-        let ran = kiln(["flash", &arg(&model), "--board", &board.name]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
-        for word in [board.name.as_str(), "real hardware", "`kiln compile", "`--dry-run`"] {
-            assert!(ran.stderr.contains(word), "no '{word}' in {}", ran.stderr);
+    for board in real_boards().into_iter().filter(|board| board.firmware.is_none()) {
+        for more in [None, Some("--dry-run")] {
+            let model = arg(&model);
+            let ran = kiln(["flash", &model, "--board", &board.name].into_iter().chain(more));
+            assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+            for word in [board.name.as_str(), "`kiln compile", "`kiln flash --elf", "`--dry-run`"] {
+                assert!(ran.stderr.contains(word), "no '{word}' in {}", ran.stderr);
+            }
         }
-        let ran = kiln(["flash", &arg(&model), "--board", &board.name, "--dry-run"]);
-        assert_eq!(ran.code, 2, "{}", ran.stderr);
-        assert!(ran.stdout.contains("FIRMWARE.elf") && ran.stderr.contains("`kiln compile"), "{}", ran.stdout);
     }
 }
 
 #[test]
-fn a_dry_run_prints_the_command_and_how_to_get_its_tool() {
+fn own_firmware_is_flashed_or_the_tool_that_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("model.kiln");
-    std::fs::write(&model, file(true, &[])).unwrap();
-    // A PATH without the tools, so that the answer is the same everywhere.
-    let run = |board: &str| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"))
-            .args(["flash", &arg(&model), "--board", board, "--dry-run"])
-            .env("PATH", folder.path())
-            .output()
-            .unwrap();
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
-    };
-    let [stdout, stderr] = run("nrf52840-dk");
-    assert_eq!(stdout, "probe-rs run --chip nRF52840_xxAA FIRMWARE.elf\n");
-    assert!(stderr.contains("probe-rs is not in PATH") && stderr.contains("cargo install probe-rs-tools"), "{stderr}");
-    let [stdout, stderr] = run("raspberry-pi-pico");
-    assert!(stdout.contains("picotool uf2 convert FIRMWARE.elf FIRMWARE.uf2 --family 0xe48bff56\n"), "{stdout}");
-    assert!(stdout.contains("copy FIRMWARE.uf2 to the drive"), "{stdout}");
-    assert!(stderr.contains("picotool is not in PATH"), "{stderr}");
+    let elf = folder.path().join("fw.elf");
+    std::fs::write(&elf, tiny_elf(0x1000_0000, b"firmware")).unwrap();
+    let elf = arg(&elf);
+
+    let ran = flash(&["--elf", &elf, "--board", "nrf52840-dk", "--dry-run"], folder.path());
+    assert_eq!((ran.code, ran.stdout), (0, format!("probe-rs run --chip nRF52840_xxAA {elf}\n")), "{}", ran.stderr);
+    let advice = "probe-rs is not in PATH; get it: `cargo install probe-rs-tools --locked`";
+    assert!(ran.stderr.contains(advice), "{}", ran.stderr);
+    let ran = flash(&["--elf", &elf, "--board", "nrf52840-dk"], folder.path());
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.contains(advice), "{}", ran.stderr);
+
+    for (board, family) in [("raspberry-pi-pico", 0xe48b_ff56), ("raspberry-pi-pico-2", 0xe48b_ff59)] {
+        let ran = flash(&["--elf", &elf, "--board", board, "--dry-run"], folder.path());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert!(ran.stdout.contains("hold BOOTSEL"), "{}", ran.stdout);
+        let blocks = decode(&std::fs::read(folder.path().join("fw.uf2")).unwrap()).unwrap();
+        let last = blocks.last().unwrap();
+        assert_eq!((last.family, last.address, &last.bytes[..8]), (family, 0x1000_0000, &b"firmware"[..]));
+    }
+}
+
+#[test]
+fn what_is_no_firmware_is_not_flashed() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("fw.elf");
+    std::fs::write(&text, "a text").unwrap();
+    let gone = folder.path().join("gone.elf");
+    for (elf, board, word) in [
+        (&text, "nrf52840-dk", "not a good ELF file"),
+        (&gone, "raspberry-pi-pico", "cannot read"),
+        (&text, "microbit", "emulated"),
+        (&text, "host", "this computer"),
+    ] {
+        let ran = kiln(["flash", "--elf", &arg(elf), "--board", board, "--dry-run"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
+    let ran = kiln(["flash", "model.kiln", "--elf", "fw.elf", "--board", "nrf52840-dk"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
+}
+
+/// A 32-bit little-endian Arm ELF file of one loaded segment.
+fn tiny_elf(address: u32, bytes: &[u8]) -> Vec<u8> {
+    const HEADERS: u32 = 52 + 32;
+    let size = u32::try_from(bytes.len()).unwrap();
+    let mut elf = b"\x7fELF\x01\x01\x01".to_vec();
+    elf.resize(16, 0);
+    // An executable for Arm.
+    elf.extend([2, 0, 40, 0]);
+    // Version, entry, program headers, section headers, flags.
+    elf.extend([1, address, 52, 0, 0].map(u32::to_le_bytes).concat());
+    // Sizes of headers, and how many there are.
+    elf.extend([52, 32, 1, 0, 0, 0].map(u16::to_le_bytes).concat());
+    // Loaded; where in the file, virtual and physical address, sizes, readable, alignment.
+    elf.extend([1, HEADERS, 0, address, size, size, 4, 1].map(u32::to_le_bytes).concat());
+    elf.extend(bytes);
+    elf
 }
 
 #[test]

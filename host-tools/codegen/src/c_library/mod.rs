@@ -20,10 +20,9 @@ use kiln_planner::graph::Graph;
 
 use crate::model_crate::{ModelCrate, ModelCrateError, identifier};
 use crate::package::{
-    Optimize, PackageError, absolute, build, copy_lock, file_error, release_profile, target_directory, toml_path,
-    unique_name, write_if_changed,
+    Optimize, PackageError, absolute, build, copy_lock, file_error, release_profile, toml_path, unique_name,
+    write_if_changed,
 };
-use crate::toolchain::Toolchain;
 pub use archive::ArchiveError;
 use archive::Reduced;
 use face::Face;
@@ -84,13 +83,12 @@ impl CLibrary<'_> {
     ///
     /// [`CLibraryError`].
     pub fn build(&self) -> Result<CFiles, CLibraryError> {
-        let toolchain = Toolchain::find(&self.board.target).map_err(PackageError::from)?;
         let model =
             ModelCrate { graph: self.graph, planned: self.planned, board: &self.board.name, sources: self.sources };
         let name = identifier(&self.graph.name);
         let face = Face::new(&name, self.graph, self.planned);
         let directory = self.write(&model, &face)?;
-        let archive = build(&directory, self.board, &toolchain, &target_directory(self.build)?, |built| {
+        let archive = build(&directory, self.board, self.build, |built| {
             let path = built.join(format!("lib{name}.a"));
             fs::read(&path).map_err(file_error(&path))
         })?;
@@ -129,8 +127,8 @@ model = {{ package = "{package}", path = {path} }}
             path = toml_path(&model_directory)?,
             profile = release_profile(self.optimize),
         );
-        write_if_changed(&directory.join("Cargo.toml"), &manifest)?;
-        write_if_changed(&source.join("lib.rs"), &face.wrapper())?;
+        write_if_changed(&directory.join("Cargo.toml"), manifest.as_bytes())?;
+        write_if_changed(&source.join("lib.rs"), face.wrapper().as_bytes())?;
         copy_lock(self.sources, &directory)?;
         Ok(directory)
     }

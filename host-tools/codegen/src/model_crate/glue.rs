@@ -4,8 +4,9 @@ use kiln_planner::Planned;
 
 use super::names::Names;
 
-/// Items that define `model()` for firmware that replays the plan's main entry; `None` where the
-/// plan has no entry. They expect `Replay` in scope, and `platform`, Kiln's crate for the board.
+/// Items that define `model()` for firmware that replays the plan's main entry, and `setup()` for firmware that
+/// profiles it; `None` where the plan has no entry. They expect `Replay` and `Setup` in scope, and `platform`,
+/// Kiln's crate for the board.
 pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let main = planned.main_entry()?;
     let index = planned.entries.iter().position(|entry| std::ptr::eq(entry, main))?;
@@ -24,13 +25,13 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     };
     Some(format!(
         r#"    use {krate}::kiln_core::zerocopy::IntoBytes;
-    use {krate}::{{Arena, Model}};
+    use {krate}::{{ARENA_BYTES, Arena, Model}};
 
     static mut ARENA: Arena = Arena::new();
 
-    struct Replayed(Model<'static>);
+    struct Replayed<'a>(Model<'a>);
 
-    impl Replay for Replayed {{
+    impl Replay for Replayed<'_> {{
         fn input_count(&self) -> usize {{
             {inputs}
         }}
@@ -55,13 +56,35 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
         }}
     }}
 
-    fn model() -> impl Replay {{
-        // SAFETY: called once, at start-up, so this is the only reference there ever is.
-        let arena = unsafe {{ &mut *core::ptr::addr_of_mut!(ARENA) }};
+    struct InArena(&'static mut Arena);
+
+    impl Setup for InArena {{
+        fn arena(&mut self) -> &mut [u8] {{
+            let bytes = core::ptr::from_mut(&mut *self.0).cast::<u8>();
+            // SAFETY: an arena is an array of so many bytes, borrowed as long as the slice; all values are good.
+            unsafe {{ core::slice::from_raw_parts_mut(bytes, ARENA_BYTES) }}
+        }}
+        fn set_up(&mut self) -> impl Replay {{
+            set_up(self.0)
+        }}
+    }}
+
+    // Kept out of the replay loop, so that the code a model needs can be told from the firmware's own.
+    #[inline(never)]
+    fn set_up(arena: &mut Arena) -> Replayed<'_> {{
         match Model::new(arena) {{
             Ok(model) => Replayed(model),
             Err(_) => platform::exit(platform::Exit::Model),
         }}
+    }}
+
+    fn model() -> impl Replay {{
+        set_up(setup().0)
+    }}
+
+    fn setup() -> InArena {{
+        // SAFETY: `model` or this is called once, at start-up, so this is the only reference there ever is.
+        InArena(unsafe {{ &mut *core::ptr::addr_of_mut!(ARENA) }})
     }}
 "#,
         inputs = names.inputs.len(),

@@ -9,6 +9,7 @@ pub(crate) mod names;
 pub(crate) mod port;
 mod source;
 pub(crate) mod text;
+mod trial;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -19,6 +20,7 @@ use kiln_planner::graph::Graph;
 pub use glue::replay_glue;
 pub use names::{identifier, package_name};
 use source::Form;
+pub use trial::trial_source;
 
 /// A model crate that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +117,10 @@ impl ModelCrate<'_> {
              [dependencies]\n\
              # The executor and the kernels the plan names.\n\
              kiln-core = {{ path = {core} }}\n\
-             kiln-kernels = {{ path = {kernels} }}\n",
+             kiln-kernels = {{ path = {kernels} }}\n\n\
+             [features]\n\
+             # `defmt::Format` for what `Model::new` can fail with, for firmware that logs over a debug probe.\n\
+             defmt = [\"kiln-core/defmt\"]\n",
             description = text::toml(&format!("The model {name}, planned for {}", self.board)),
             core = path("core")?,
             kernels = path("kernels")?,

@@ -5,4 +5,5 @@ mod c;
 mod graphs;
 mod run;
 mod snapshots;
+mod trial;
 mod workspace;

@@ -50,6 +50,13 @@ impl Workspace {
         fs::write(root.join("rustfmt.toml"), "").unwrap();
     }
 
+    /// Writes a file beside the program's `main.rs`.
+    pub(crate) fn write_source(&self, path: &str, bytes: &[u8]) {
+        let path = self.directory.path().join("program/src").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
     /// Runs cargo in the workspace and gives what it put out; built files are kept between runs.
     pub(crate) fn cargo(&self, args: &[&str]) -> String {
         let target: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("model-crates");

@@ -12,13 +12,15 @@
 //!
 //! It does not judge whether an operator is supported, whether its tensors' shapes and dtypes suit it, or whether the
 //! names are unique: that is the conversion's business. Data behind the flatbuffer (models above 2 GB) is read;
-//! weights in other files, sparse tensors and blockwise quantization are refused. Labels that packaging tools append
-//! as a zip archive are not read.
+//! weights in other files, sparse tensors and blockwise quantization are refused. Of the zip archive that packaging tools append, labels are
+//! read and the rest passed over.
 
+mod archive;
 mod dataflow;
 mod dtype;
 mod error;
 mod file;
+mod labels;
 mod operator;
 mod options;
 mod read_options;
@@ -41,9 +43,11 @@ mod tests;
 use flatbuffers::{Follow, Vector};
 use schema_generated::tflite as schema;
 
+pub use archive::appended_texts;
 pub use dtype::DType;
 pub use error::TfliteError;
 pub use file::{Metadata, Subgraph, TfliteFile};
+pub(crate) use labels::labels;
 pub use operator::{OpName, Operator};
 pub use options::{Activation, OpOptions, Padding, WeightsFormat};
 pub use tensor::{Quant, Tensor};

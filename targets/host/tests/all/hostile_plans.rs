@@ -137,9 +137,10 @@ fn attack(bytes: &[u8], mutants: u64, seed: u64, tally: &mut Tally) {
     }
 }
 
-/// Lets the first axis vary wherever it is as long as the first input's. What that makes of the
-/// numbers does not matter here.
+/// Lets the first axis vary wherever it is as long as the first input's, if all operators allow it: those
+/// that come first must not reduce over it.
 fn vary(graph: &mut Graph) {
+    let fixed = graph.clone();
     let input = graph.entries[0].inputs[0];
     let max = graph.value(input).ty.shape.dim(0);
     graph.extents = vec![Extent { name: "batch".into(), max }];
@@ -147,6 +148,9 @@ fn vary(graph: &mut Graph) {
         if !matches!(value.source, Source::Constant(_)) && value.ty.shape.dims().first() == Some(&max) {
             value.varying = vec![VaryingDim { axis: 0, extent: 0 }];
         }
+    }
+    if graph.validate().is_err() {
+        *graph = fixed;
     }
 }
 

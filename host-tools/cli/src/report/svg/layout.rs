@@ -150,15 +150,12 @@ impl<'r> Layout<'r> {
     /// Gives each bar the first tint that no bar has that it touches, or else its number's.
     fn tint(&mut self) {
         for index in 0..self.bars.len() {
-            let Some(bar) = self.bars.get(index) else { continue };
-            let (first, last, r) = (bar.tensor.first_step.saturating_sub(1), bar.tensor.last_step + 1, bar.rect);
+            let Some(r) = self.bars.get(index).map(|bar| bar.rect) else { continue };
             let around = Rect { x: r.x - 1.0, y: r.y - 1.0, width: r.width + 2.0, height: r.height + 2.0 };
             let mut taken = [false; TINTS.len()];
-            // Earlier ones only: the later ones have none yet.
-            for &other in self.alive.iter().take(last + 1).skip(first).flatten().filter(|&&other| other < index) {
-                if let Some(other) = self.bars.get(other).filter(|other| other.rect.meets(&around)) {
-                    taken[other.tint % TINTS.len()] = true;
-                }
+            // Earlier ones only: the later ones have none yet. Each is asked once, however many steps both live.
+            for other in self.bars.iter().take(index).filter(|other| other.rect.meets(&around)) {
+                taken[other.tint % TINTS.len()] = true;
             }
             let tint = taken.iter().position(|taken| !taken).unwrap_or(index % TINTS.len());
             if let Some(bar) = self.bars.get_mut(index) {

@@ -56,6 +56,19 @@ fn refusal(draft: &Draft) -> String {
 }
 
 #[test]
+fn an_activation_that_is_refused_is_called_as_in_the_schema() {
+    use crate::tflite::schema::{ActivationFunctionType, BuiltinOptions, FullyConnectedOptions as Options};
+    let mut draft = Draft::new();
+    let options = |b: &mut super::draft::Builder| {
+        let fused_activation_function = ActivationFunctionType::SIGN_BIT;
+        let args = crate::tflite::schema::FullyConnectedOptionsArgs { fused_activation_function, ..Default::default() };
+        Options::create(b, &args).as_union_value()
+    };
+    draft.operators[0].options = Some((BuiltinOptions::FullyConnectedOptions, options));
+    assert_eq!(refusal(&draft), "the fused activation SIGN_BIT is not supported yet");
+}
+
+#[test]
 fn a_transpose() {
     let graph = graph(&transpose(&[2, 0, 1], &[4, 2, 3]));
     let node = &graph.entries[0].nodes[0];

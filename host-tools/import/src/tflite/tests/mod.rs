@@ -3,4 +3,5 @@
 mod accepted;
 mod converted;
 mod draft;
+mod labels;
 mod refused;

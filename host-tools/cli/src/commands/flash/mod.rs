@@ -1,5 +1,7 @@
 //! `kiln flash`.
 
+mod real;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -7,17 +9,17 @@ use kiln_boards::{Board, Place};
 use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
-use kiln_codegen::flashing::recipe;
+use kiln_codegen::ramp::Ramp;
+use kiln_codegen::stack::stack;
 use kiln_codegen::symbols::Elf;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
-use kiln_target_host::Runner;
 
 use crate::args::FlashArgs;
 use crate::model::Fitted;
 use crate::{CliError, Outcome, console, sources};
 
-/// Builds a model's firmware, checks it, and runs it once on the emulated board.
+/// Builds a model's firmware, checks it, and runs it once on the emulated board or flashes the real one.
 pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
     if board.is_host() {
@@ -26,9 +28,12 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
             board.name
         )));
     }
-    let Fitted { graph, planned, .. } = Fitted::read(&args.model, &board)?;
-    if board.run.place() == Place::Real {
-        return real(&board, args);
+    let Some(model) = &args.model else {
+        return real::own(&board, args);
+    };
+    let Fitted { graph, planned, .. } = Fitted::read(model, &board)?;
+    if board.run.place() == Place::Real && board.firmware.is_none() {
+        return Err(real::no_firmware(&board, model, args));
     }
     let root = sources::root().map_err(CliError::BadInput)?;
     let out = sources::firmware_directory(&root, &graph, &planned, &board);
@@ -36,21 +41,34 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let build = sources::firmware_build(&root);
     let deployment =
         Deployment { graph: &graph, planned: &planned, board: &board, sources: &root, out: &out, build: &build };
+    if board.run.place() == Place::Real {
+        return real::flash(&deployment, args);
+    }
     let elf = deployment.build(Mode::Replay).map_err(|e| CliError::BadInput(e.to_string()))?;
     let symbols = Elf::read(&elf).map_err(|e| CliError::BadInput(e.to_string()))?;
     let mut result = String::new();
     let sizes = symbols.sizes();
     let _ = writeln!(
         result,
-        "{}: flash {} bytes (code {}, constants {}, data {}), RAM {} bytes without stack; Kiln's code {} bytes",
+        "{}: flash {} bytes (constants {}, plan records {}, code {}, start-up and tables {}), RAM {} bytes without stack",
         elf.display(),
         sizes.flash(),
-        sizes.text,
-        sizes.rodata,
-        sizes.data,
+        planned.constants_bytes,
+        planned.records_bytes(),
+        symbols.kiln_code_bytes(),
+        sizes.flash().saturating_sub(planned.image_bytes() + symbols.kiln_code_bytes()),
         sizes.ram(),
-        symbols.kiln_code_bytes()
     );
+    // Processes have stack in plenty, and their C library is not in the image.
+    if !board.has_system() {
+        let stack = stack(&elf).map_err(|e| CliError::BadInput(format!("{}: {e}", elf.display())))?;
+        let deepest = if stack.infer.bytes > stack.set_up.bytes { &stack.infer } else { &stack.set_up };
+        let _ = writeln!(
+            result,
+            "stack {} bytes to infer, {} bytes to set up; deepest: {deepest}",
+            stack.infer.bytes, stack.set_up.bytes
+        );
+    }
     let forbidden = symbols.forbidden();
     if !forbidden.is_empty() {
         console::out(&result)?;
@@ -71,26 +89,6 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     Ok(if same { Outcome::Fine } else { Outcome::No })
 }
 
-/// What there is for real boards so far: how the firmware that a user builds gets there.
-fn real(board: &Board, args: &FlashArgs) -> Result<Outcome, CliError> {
-    let model = args.model.display();
-    let compile = format!("`kiln compile {model} --board {} --out DIR` writes the model's crate for it", args.board);
-    let Some(recipe) = recipe(board, Path::new("FIRMWARE.elf")).filter(|_| args.dry_run) else {
-        return Err(CliError::BadInput(format!(
-            "board {} is real hardware, for which Kiln builds no firmware yet; {compile}, to use in firmware of your \
-             own, and `--dry-run` prints how that is flashed",
-            board.name
-        )));
-    };
-    console::out(&(recipe.steps.join("\n") + "\n"))?;
-    let missing = recipe.tools.iter().filter(|tool| !tool.installed());
-    let missing: String = missing.map(|t| format!("\n{} is not in PATH; get it: {}", t.program, t.install)).collect();
-    Err(CliError::BadInput(format!(
-        "Kiln builds no firmware for board {} yet: FIRMWARE.elf is your own; {compile}{missing}",
-        board.name
-    )))
-}
-
 /// Runs the firmware on a ramp and compares its outputs with this computer's.
 fn run_once(
     graph: &Graph,
@@ -100,18 +98,9 @@ fn run_once(
     result: &mut String,
 ) -> Result<bool, CliError> {
     let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());
-    let entry = planned.main_entry().ok_or_else(|| failed(&"the model has nothing to run"))?;
-    let sizes = |values: &[kiln_planner::graph::ValueId]| -> Vec<usize> {
-        values.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
-    };
-    // Byte i is i mod 256 - 128, as in the published instruction counts.
-    let ramp = |bytes: &usize| (0..*bytes).map(|i| (i as u8).wrapping_sub(128)).collect::<Vec<u8>>();
-    let inputs: Vec<Vec<u8>> = sizes(&entry.inputs).iter().map(ramp).collect();
+    let Ramp { inputs, outputs: here } = Ramp::run(graph, planned).map_err(|e| failed(&e))?;
     let directory = tempfile::tempdir().map_err(|e| failed(&e))?;
-    let replayed = Emulation::new(board, elf, directory.path()).replay(&inputs.concat()).map_err(|e| failed(&e))?;
-    let mut runner = Runner::new(&planned.bytes).map_err(|e| failed(&e))?;
-    let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let here = runner.run(&entry.name, &slices).map_err(|e| failed(&e))?.concat();
+    let replayed = Emulation::new(board, elf, directory.path()).replay(&inputs).map_err(|e| failed(&e))?;
     let same = replayed.outputs == here;
     let verdict = if same { "equal this computer's, byte for byte" } else { "DIFFER from this computer's" };
     let _ =
