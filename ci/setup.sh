@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what Kiln's builds and tests need beyond a Rust toolchain, where it is missing.
 #
-#   ci/setup.sh [embedded] [emulators] [linux]      all when none is named
+#   ci/setup.sh [embedded] [emulators] [linux] [c]      all when none is named
 #
 #   embedded    Rust's `core` for the targets of all boards, and a linker for bare metal
 #   emulators   QEMU for the emulated boards
 #   linux       a C compiler for 64-bit Arm Linux, and QEMU for its processes; on Linux only
+#   c           C compilers for this computer and, with a C library, for Cortex-M: what `kiln compile --c` is tested with
 #
 # With everything present it only looks and is done in a second. System packages are installed as
 # root or through a sudo that asks nothing, and by Homebrew; otherwise the command to run is
@@ -238,12 +239,43 @@ linux() {
     fi
 }
 
-[ $# -gt 0 ] || set -- embedded emulators linux
+# Whether the Arm compiler finds newlib and its semihosting.
+newlib_found() {
+    local file
+    for file in libc.a rdimon.specs; do
+        # A name without a path is what the compiler gives back for a file it does not find.
+        [ "$(arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -print-file-name=$file)" != "$file" ] || return 1
+    done
+}
+
+c() {
+    local newlib=(libnewlib-arm-none-eabi arm-none-eabi-newlib gcc-arm-embedded)
+    # A system's own compiler is called `cc`.
+    have cc || install_package gcc gcc gcc
+    have c++ || install_package g++ gcc-c++ gcc
+    hash -r
+    if have cc && have c++; then
+        say "cc: $(cc --version | head -n 1)"
+    else
+        lacks "a C and a C++ compiler" "$(package_command "gcc g++" "gcc gcc-c++" gcc)"
+    fi
+    program arm-none-eabi-gcc gcc-arm-none-eabi arm-none-eabi-gcc-cs gcc-arm-embedded
+    if have arm-none-eabi-gcc; then
+        newlib_found || install_package "${newlib[@]}"
+        if newlib_found; then
+            say "newlib for Cortex-M: installed"
+        else
+            lacks "newlib for Cortex-M" "$(package_command "${newlib[@]}")"
+        fi
+    fi
+}
+
+[ $# -gt 0 ] || set -- embedded emulators linux c
 for group; do
     case $group in
-        embedded | emulators | linux) ;;
+        embedded | emulators | linux | c) ;;
         *)
-            echo "setup: no group is called \`$group\`; the groups are embedded, emulators and linux" >&2
+            echo "setup: no group is called \`$group\`; the groups are embedded, emulators, linux and c" >&2
             exit 2
             ;;
     esac

@@ -231,7 +231,10 @@ fn run(board: &Board) -> Option<(String, String)> {
         && board.run.uf2_family().is_none()
     {
         let family = family.escape_debug();
-        return found("run.family", format!("is `{family}`: expected a number like `0xe48bff56`, of at most 32 bits"));
+        return found(
+            "run.family",
+            format!("is `{family}`: expected a hexadecimal number like `0xe48bff56`, of at most 32 bits"),
+        );
     }
     None
 }

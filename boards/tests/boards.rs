@@ -304,7 +304,8 @@ fn uf2_families_are_numbers_of_32_bits() {
     let from = "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"";
     let with = |family: &str| GOOD.replace(from, &format!("kind = \"uf2\"\nfamily = \"{family}\""));
     assert_eq!(read(&with("0xe48bff56")).unwrap().run.uf2_family(), Some(0xe48b_ff56));
-    for family in ["", "0x", "e48bff56", "0x+1", "0x1e48bff56", "0xg"] {
+    assert_says(&read(&with("")).unwrap_err().to_string(), &["run.family", "empty"]);
+    for family in ["0x", "e48bff56", "0x+1", "0x1e48bff56", "0xg"] {
         assert_says(&read(&with(family)).unwrap_err().to_string(), &["run.family", "hexadecimal"]);
     }
 }

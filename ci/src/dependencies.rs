@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// Crates that firmware links.
-const DEVICE: [&str; 7] =
-    ["kiln-core", "kiln-ops", "kiln-kernels", "kiln-device", "kiln-cortex-m", "kiln-riscv", "kiln-linux"];
+const DEVICE: [&str; 8] =
+    ["kiln-core", "kiln-ops", "kiln-kernels", "kiln-model", "kiln-device", "kiln-cortex-m", "kiln-riscv", "kiln-linux"];
 
 /// Crates outside the workspace that device crates may use, directly or not. A new one is a decision
 /// to be taken here, not something that creeps in.

@@ -34,7 +34,7 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Build the firmware and run it on a board or its emulator
     Flash(FlashArgs),
-    /// Write the plan and the Rust crate for a board
+    /// Write the plan and the Rust crate for a board, or with --c a static library and its header
     Compile(CompileArgs),
     /// Make an int8 model of a float32 one, and show what that costs in accuracy
     Quantize(QuantizeArgs),
@@ -139,6 +139,12 @@ pub struct CompileArgs {
     /// The directory to write to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Write a static library for the board, and a C header, in place of the Rust crate
+    #[arg(long)]
+    pub c: bool,
+    /// What names in the code are made from; by default what reports call the model
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Leave the graph out of the .kiln file: smaller, but it can't be planned for another board
     #[arg(long)]
     pub no_graph: bool,

@@ -4,11 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use kiln_boards::BoardError;
-use kiln_import::ImportError;
-use kiln_passes::PassError;
+use kiln_build::ModelError;
 use kiln_passes::quantize::QuantizeError;
-use kiln_planner::PlanError;
-use kiln_planner::kiln_file::KilnFileError;
 use kiln_target_host::RunError;
 
 /// The exit code for a model that does not fit, or a result that differs.
@@ -56,30 +53,9 @@ pub enum CliError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// A model can't be imported.
-    #[error("{}: {source}", path.display())]
-    Import {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: ImportError,
-    },
-    /// A `.kiln` file can't be read.
-    #[error("{}: {source}{}", path.display(), advice(source))]
-    KilnFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: KilnFileError,
-    },
-    /// A model's graph can't be cleaned.
-    #[error("{}: {source}", path.display())]
-    Pass {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: PassError,
-    },
+    /// A model file can't be read, imported or planned.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A model can't be quantized.
     #[error("{}: {source}", path.display())]
     Quantize {
@@ -87,14 +63,6 @@ pub enum CliError {
         path: PathBuf,
         /// Why.
         source: QuantizeError,
-    },
-    /// A model can't be planned.
-    #[error("{}: {source}", path.display())]
-    Plan {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: PlanError,
     },
     /// A plan can't be run.
     #[error("{}: {source}", path.display())]
@@ -130,13 +98,5 @@ impl CliError {
             CliError::Failed(_) => NO,
             _ => BAD_INPUT,
         }
-    }
-}
-
-/// What to do about a `.kiln` file, where the message does not say so itself.
-fn advice(error: &KilnFileError) -> &'static str {
-    match error {
-        KilnFileError::Version(..) => "",
-        _ => "; copy the file again, or compile the model again",
     }
 }

@@ -12,8 +12,9 @@ use kiln_boards::Board;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::deploy::{DeployError, Deployment};
-use crate::firmware::{FirmwareError, absolute, build_crate, copy_if_newer, file_error, package_in, write_if_changed};
+use crate::firmware::{FirmwareError, program};
 use crate::model_crate::trial_source;
+use crate::package::{PackageError, absolute, build, copy_if_newer, file_error, unique_name, write_if_changed};
 use crate::platform::{MEMORY, Platform};
 use crate::ramp::Ramp;
 
@@ -61,24 +62,37 @@ impl<'a> BoardFirmware<'a> {
     /// [`BoardFirmware::build`] with the module `trial` changed on the way: how the checks of firmware are
     /// themselves checked.
     pub fn build_changed(&self, change: impl Fn(String) -> String) -> Result<PathBuf, DeployError> {
-        let Deployment { board, sources, out, build, .. } = *self.deployment;
+        let Deployment { board, sources, out, build: otherwise, .. } = *self.deployment;
         let template = Self::template(sources, board).ok_or_else(|| self.refused("it has no firmware crate"))?;
         let (package, model) = self.deployment.write_model()?;
+        let mut files = self.written_files()?;
+        for (_, bytes) in files.iter_mut().filter(|(name, _)| *name == TRIAL) {
+            *bytes = change(String::from_utf8_lossy(bytes).into_owned()).into_bytes();
+        }
+        let directory = self.write(&template, &package, &model, &files).map_err(FirmwareError::from)?;
+        Ok(build(&directory, board, otherwise, program(&board.name, out)).map_err(FirmwareError::from)?)
+    }
 
+    /// Writes the firmware's crate with the model's in place of the example's, and returns its directory.
+    fn write(
+        &self,
+        template: &Path,
+        package: &str,
+        model: &Path,
+        files: &[(&'static str, Vec<u8>)],
+    ) -> Result<PathBuf, PackageError> {
+        let Deployment { board, out, .. } = *self.deployment;
         let directory = absolute(out)?.join("firmware");
-        copy(&template, &directory, Path::new(""))?;
+        copy(template, &directory, Path::new(""))?;
         let manifest = template.join(MANIFEST);
         let text = fs::read_to_string(&manifest).map_err(file_error(&manifest))?;
-        let name = package_in(&board.name, out)?;
-        let text = instantiate(&text, &name, &board.name, &package, &absolute(&model)?)?;
+        let name = unique_name(&board.name, out)?;
+        let text = instantiate(&text, &name, &board.name, package, &absolute(model)?)?;
         write_if_changed(&directory.join(MANIFEST), text.as_bytes())?;
-        for (name, mut bytes) in self.written_files()? {
-            if name == TRIAL {
-                bytes = change(String::from_utf8_lossy(&bytes).into_owned()).into_bytes();
-            }
-            write_if_changed(&directory.join(name), &bytes)?;
+        for (name, bytes) in files {
+            write_if_changed(&directory.join(name), bytes)?;
         }
-        Ok(build_crate(&directory, board, &board.name, &absolute(out)?, build)?)
+        Ok(directory)
     }
 
     /// The files of the firmware crate that Kiln writes, by their paths in it, with the manifest apart. With the
@@ -104,9 +118,9 @@ impl<'a> BoardFirmware<'a> {
 }
 
 /// A crate's manifest with another package name, binary and model.
-fn instantiate(text: &str, package: &str, binary: &str, model: &str, path: &Path) -> Result<String, FirmwareError> {
-    let bad = |reason| FirmwareError::Name { text: binary.to_owned(), place: "a firmware crate", reason };
-    let path = path.to_str().ok_or_else(|| FirmwareError::Name {
+fn instantiate(text: &str, package: &str, binary: &str, model: &str, path: &Path) -> Result<String, PackageError> {
+    let bad = |reason| PackageError::Name { text: binary.to_owned(), place: "a firmware crate", reason };
+    let path = path.to_str().ok_or_else(|| PackageError::Name {
         text: path.display().to_string(),
         place: "a path in Cargo.toml",
         reason: "it is not UTF-8",
@@ -128,7 +142,7 @@ fn instantiate(text: &str, package: &str, binary: &str, model: &str, path: &Path
 
 /// Copies the files of a firmware crate that are the same for all models, leaving those alone that are as they should
 /// be.
-fn copy(from: &Path, to: &Path, within: &Path) -> Result<(), FirmwareError> {
+fn copy(from: &Path, to: &Path, within: &Path) -> Result<(), PackageError> {
     let (from_here, to_here) = (from.join(within), to.join(within));
     fs::create_dir_all(&to_here).map_err(file_error(&to_here))?;
     for entry in fs::read_dir(&from_here).map_err(file_error(&from_here))? {

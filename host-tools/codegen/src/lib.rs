@@ -1,6 +1,7 @@
-//! Turns plans into firmware, builds it, runs it on emulated boards and looks into the result.
+//! Turns plans into crates, firmware and C libraries, builds them, runs them on emulated boards and looks into the results.
 
 pub mod board_firmware;
+pub mod c_library;
 pub mod code;
 pub mod count;
 pub mod deploy;
@@ -12,6 +13,7 @@ pub mod flashing;
 pub mod forbidden;
 pub mod image;
 pub mod model_crate;
+pub mod package;
 mod platform;
 pub mod plugin;
 pub mod profile;

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::firmware::{FirmwareError, TARGET_DIR_VARIABLE, absolute, run_cargo};
+use crate::package::{PackageError, run_cargo, target_directory};
 use crate::toolchain::Toolchain;
 
 /// Its package, and the directory of that in Kiln's source tree.
@@ -15,11 +15,10 @@ const DIRECTORY: &str = "ci/qemu-plugin";
 ///
 /// # Errors
 ///
-/// [`FirmwareError`]: there is no toolchain for this computer, or the build failed.
-pub fn build(sources: &Path, otherwise: &Path) -> Result<PathBuf, FirmwareError> {
+/// [`PackageError`]: there is no toolchain for this computer, or the build failed.
+pub fn build(sources: &Path, otherwise: &Path) -> Result<PathBuf, PackageError> {
     let toolchain = Toolchain::host()?;
-    let named = env::var_os(TARGET_DIR_VARIABLE).map(PathBuf::from);
-    let target_directory = absolute(named.as_deref().unwrap_or(otherwise))?;
+    let target_directory = target_directory(otherwise)?;
     let mut cargo = toolchain.cargo("build", &[]);
     cargo.args(["--release", "--locked", "--color", "never", "--package", PACKAGE]);
     cargo.arg("--target-dir").arg(&target_directory).current_dir(sources);

@@ -1,33 +1,78 @@
 //! `kiln compile`.
 
+use std::path::{Path, PathBuf};
+
 use kiln_boards::Board;
-use kiln_codegen::model_crate::ModelCrate;
+use kiln_codegen::c_library::{CFiles, CLibrary};
+use kiln_codegen::model_crate::{Files, ModelCrate, identifier};
+use kiln_codegen::package::Optimize;
 
 use crate::args::CompileArgs;
 use crate::model::Fitted;
 use crate::{CliError, Outcome, console, sources, whole_file};
 
-/// Writes a model's crate and its `.kiln` file into a directory.
+/// A file to be written, relative to the directory.
+type Written = (PathBuf, Vec<u8>);
+
+/// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let fitted = Fitted::read(&args.model, &board)?;
-    let Fitted { file, graph, planned } = &fitted;
-    let sources = sources::root().map_err(CliError::BadInput)?;
-    let model = ModelCrate { graph, planned, board: &board.name, sources: &sources };
-    model.write(&args.out).map_err(|e| CliError::BadInput(e.to_string()))?;
-    let package = model.package();
-    let path = args.out.join(format!("{}.kiln", file.name));
-    let bytes = fitted.kiln_bytes(&board, !args.no_graph, &path)?;
-    whole_file::write(&path, &bytes)?;
+    let mut model = Fitted::read(&args.model, &board)?;
+    if let Some(name) = &args.name {
+        model.rename(name)?;
+    }
+    let root = sources::root().map_err(CliError::BadInput)?;
+    let (what, mut files) = match args.c {
+        true => library(&model, &board, &root)?,
+        false => rust_crate(&model, &board, &root)?,
+    };
+    let Fitted { file, planned, .. } = &model;
+    let path = PathBuf::from(format!("{}.kiln", file.name));
+    let bytes = model.kiln_bytes(&board, !args.no_graph, &args.out.join(&path))?;
     let done = format!(
-        "crate {package} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
+        "{what} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
         args.out.display(),
         planned.bytes.len(),
         planned.ram_bytes,
-        path.display(),
+        args.out.join(&path).display(),
         bytes.len()
     );
+    // What others are built by comes last.
+    files.insert(0, (path, bytes));
+    whole_file::write_all(files.iter().map(|(path, bytes)| (args.out.join(path), &bytes[..])))?;
     // A path may hold anything.
     console::out(&console::harmless(&done))?;
     Ok(Outcome::Fine)
+}
+
+/// The Rust crate.
+fn rust_crate(model: &Fitted, board: &Board, root: &Path) -> Result<(String, Vec<Written>), CliError> {
+    let model = ModelCrate { graph: &model.graph, planned: &model.planned, board: &board.name, sources: root };
+    let Files { manifest, lib, plan } = model.files().map_err(|e| CliError::BadInput(e.to_string()))?;
+    let files = vec![
+        ("src/plan.bin".into(), plan),
+        ("src/lib.rs".into(), lib.into_bytes()),
+        ("Cargo.toml".into(), manifest.into_bytes()),
+    ];
+    Ok((format!("crate {}", model.package()), files))
+}
+
+/// The library and the header.
+fn library(model: &Fitted, board: &Board, root: &Path) -> Result<(String, Vec<Written>), CliError> {
+    let Fitted { graph, planned, .. } = model;
+    console::progress(&format!("building lib{}.a for {}", identifier(&graph.name), board.name));
+    let library = CLibrary {
+        graph,
+        planned,
+        board,
+        sources: root,
+        out: &sources::firmware_directory(root, graph, planned, board),
+        build: &sources::firmware_build(root),
+        optimize: Optimize::Size,
+    };
+    let CFiles { name, header, library } = library.build().map_err(|e| CliError::BadInput(e.to_string()))?;
+    let what = format!("lib/lib{name}.a, {} bytes, and include/{name}.h", library.len());
+    let files =
+        vec![(format!("lib/lib{name}.a").into(), library), (format!("include/{name}.h").into(), header.into_bytes())];
+    Ok((what, files))
 }

@@ -1,5 +1,6 @@
 //! `kiln inspect`.
 
+use kiln_build::ModelError;
 use kiln_import::{ImportError, Refused};
 use kiln_planner::PlanError;
 use kiln_planner::graph::Graph;
@@ -17,10 +18,10 @@ pub fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
     match file.format {
         Format::Tflite => match file.own_graph() {
             Ok(graph) => show_graph(&file, "", &graph, style),
-            Err(CliError::Import { source: ImportError::Unsupported(refused), .. }) => {
+            Err(ModelError::Import { source: ImportError::Unsupported(refused), .. }) => {
                 show_refused(&file, &refused, style)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         },
         Format::Kiln => {
             let kiln_file = file.kiln_file()?;
@@ -44,7 +45,7 @@ fn show_graph(file: &ModelFile, before: &str, graph: &Graph, style: Style) -> Re
     let text = format!("{before}{}", graph::show(file, graph, style));
     match graph::check_kernels(file, graph) {
         Ok(()) => console::out(&text).map(|()| Outcome::Fine),
-        Err(CliError::Plan { source: PlanError::Unsupported(list), .. }) => {
+        Err(CliError::Model(ModelError::Plan { source: PlanError::Unsupported(list), .. })) => {
             let lines = list.iter().map(|u| format!("{} '{}': {}", u.op, u.node, u.operands));
             refuse(file, &text, &lines.collect::<Vec<_>>())
         }

@@ -9,6 +9,7 @@ mod stack;
 
 use std::path::Path;
 
+use kiln_build::model_file::read_file;
 use kiln_core::DType;
 use kiln_core::plan::{DIM_IS_EXTENT, Plan, TensorRecord};
 
@@ -17,7 +18,6 @@ pub(crate) use npy::{npy_bytes, npy_descr};
 pub(crate) use stack::{Stack, count};
 
 use crate::CliError;
-use crate::model::read_file;
 use crate::report::table::{counted, printable, thousands};
 use crate::values::describe;
 

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use kiln_build::model_file::{MAX_BYTES, read_file};
 use kiln_core::DType;
 
 use super::{ImageRange, Wanted, extension, npy};
 use crate::CliError;
-use crate::model::{MAX_BYTES, read_file};
 
 /// The samples of one file, as the plan takes them.
 #[derive(Debug)]

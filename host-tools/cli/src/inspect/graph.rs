@@ -83,5 +83,6 @@ fn parameters(graph: &Graph) -> String {
 /// All nodes that no kernel computes.
 pub fn check_kernels(file: &ModelFile, graph: &Graph) -> Result<(), CliError> {
     let options = Options { budget: Budget { nodes: 0 }, ..Options::for_target(TargetId::PORTABLE) };
-    file.plan(graph, &options).map(|_| ())
+    file.plan(graph, &options)?;
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kiln_build::ModelError;
 use kiln_import::tflite::TfliteFile;
 use kiln_import::{ImportError, Refused};
 
@@ -19,7 +20,7 @@ use crate::report::table::{Align, Table, thousands};
 pub fn show(file: &ModelFile, refused: &[Refused], style: Style) -> Result<String, CliError> {
     let parsed = TfliteFile::parse(&file.bytes);
     let parsed =
-        parsed.map_err(|error| CliError::Import { path: file.path.clone(), source: ImportError::Tflite(error) })?;
+        parsed.map_err(|error| ModelError::Import { path: file.path.clone(), source: ImportError::Tflite(error) })?;
     let main = parsed.main();
     let mut interface = tensors_table();
     for (what, index) in main.inputs.iter().map(|i| ("input", i)).chain(main.outputs.iter().map(|i| ("output", i))) {

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use kiln_build::model_file::read_file;
 use serde::{Deserialize, Serialize};
 
 use crate::CliError;
-use crate::model::read_file;
 
 /// The version of the JSON.
 pub const FORMAT: u32 = 1;

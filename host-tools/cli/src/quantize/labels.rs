@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use kiln_build::model_file::read_file;
+
 use crate::CliError;
-use crate::model::read_file;
 
 /// The files that list samples with their classes, in the order they are looked for.
 pub(super) const LISTS: [&str; 2] = ["labels.csv", "labels.txt"];

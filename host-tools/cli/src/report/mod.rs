@@ -11,8 +11,8 @@ pub mod text;
 
 use std::collections::HashMap;
 
-use kiln_boards::{Board, MemoryKind, MemoryRegion};
-use kiln_kernels::code::code_bytes;
+use kiln_boards::{Board, MemoryKind};
+use kiln_build::fit::{Needs, main_region};
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
@@ -45,8 +45,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
     let tensors = entry.tensors.iter().zip(&names).enumerate();
     let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
-    let kernels: Vec<u16> = planned.kernels.iter().map(|kernel| kernel.number).collect();
-    let code = code_bytes(planned.target, &kernels);
+    let needs = Needs::of(planned);
     let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
     let ram_bytes = ram_region.map(|r| r.bytes);
     let mut report = PlanReport {
@@ -61,15 +60,15 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             lower_bound: planned.entries.iter().map(|e| e.lower_bound).max().unwrap_or(0),
             state: planned.state_bytes,
             io: operands.io,
-            total: planned.ram_bytes,
+            total: needs.ram,
             limit: ram_bytes.into_iter().chain(ram).min(),
             region: ram_region.map(|r| r.name.clone()),
         },
         flash: Flash {
             constants: planned.constants_bytes,
             plan: planned.records_bytes(),
-            code,
-            total: planned.image_bytes() + code.unwrap_or(0),
+            code: needs.code,
+            total: needs.flash,
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },
@@ -83,12 +82,6 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
     report.short = shortages(&report);
     report.fits = report.short.is_empty();
     Ok(report)
-}
-
-/// The region a plan uses: the board's first of its kind. One bank of RAM holds state and arena,
-/// and firmware keeps its constants with its code.
-fn main_region(board: &Board, kind: MemoryKind) -> Option<&MemoryRegion> {
-    board.regions(kind).next()
 }
 
 fn shortages(report: &PlanReport) -> Vec<Short> {

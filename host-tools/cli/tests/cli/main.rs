@@ -2,6 +2,8 @@
 
 #![allow(clippy::result_large_err, reason = "tests take the errors of the command as they are")]
 
+mod c;
+mod compile;
 mod consistency;
 mod exit_codes;
 mod hostile;

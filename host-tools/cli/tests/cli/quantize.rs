@@ -103,7 +103,7 @@ fn what_is_written_is_a_model_like_any_other() {
     let ran = run(&[&model, "--calibration", &arg(&set), "--board", "mps2-an386", "--out", &out]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(kiln_fine(["inspect", &out]).contains("Made from 'small' for board 'mps2-an386'"));
-    assert!(kiln_fine(["plan", &out, "--board", "microbit"]).contains("int8 on microbit (armv6-m): fits"));
+    assert!(kiln_fine(["plan", &out, "--board", "microbit"]).contains("small on microbit (armv6-m): fits"));
     let (a, b) = (arg(&folder.path().join("a.bin")), arg(&folder.path().join("b.npy")));
     let sample = write(&folder, "x.npy", &npy(&floats(ELEMENTS, 100)));
     kiln_fine(["run", &model, "--input", &sample, "--output", &a]);

@@ -5,10 +5,10 @@
 //! freezes what the generated code looks like from outside.
 
 mod glue;
-mod names;
-mod port;
+pub(crate) mod names;
+pub(crate) mod port;
 mod source;
-mod text;
+pub(crate) mod text;
 mod trial;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use kiln_planner::graph::Graph;
 
 pub use glue::replay_glue;
 pub use names::{identifier, package_name};
+use source::Form;
 pub use trial::trial_source;
 
 /// A model crate that could not be written.
@@ -89,7 +90,13 @@ impl ModelCrate<'_> {
     ///
     /// The path of Kiln's sources is not Unicode.
     pub fn files(&self) -> Result<Files, ModelCrateError> {
-        Ok(Files { manifest: self.manifest()?, lib: self.lib(), plan: self.planned.bytes.clone() })
+        Ok(Files { manifest: self.manifest()?, lib: self.text(Form::Crate), plan: self.planned.bytes.clone() })
+    }
+
+    /// The text of a module that is a crate's `lib.rs` in all but its attributes and dependencies: it expects `kiln_core`
+    /// and `kiln_kernels` in scope, and the plan in `plan.bin` beside it. `include_model!` of `kiln-model` includes it.
+    pub fn module(&self) -> String {
+        self.text(Form::Module)
     }
 
     fn manifest(&self) -> Result<String, ModelCrateError> {

@@ -15,6 +15,9 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
+/// What else in a model's crate has a name.
+const OWN: [&str; 5] = ["new", "reset", "session", "plan", "arena"];
+
 /// A name as a Rust identifier in snake case: letters, digits and single underscores.
 pub fn identifier(name: &str) -> String {
     let text = words(name, '_');
@@ -56,7 +59,7 @@ fn words(name: &str, joint: char) -> String {
 
 /// The names of one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct EntryNames {
+pub(crate) struct EntryNames {
     /// Its method; `None` for `reset`, which the model's own method runs.
     pub method: Option<String>,
     /// The variable and field that hold it.
@@ -93,7 +96,7 @@ impl EntryNames {
 }
 
 /// The names of a model.
-pub(super) struct Names {
+pub(crate) struct Names {
     /// For each entry, in order.
     pub entries: Vec<EntryNames>,
     taken: HashSet<String>,
@@ -102,10 +105,15 @@ pub(super) struct Names {
 impl Names {
     /// Names for everything in `entries`. `infer` and `reset` have the names that are promised for
     /// them; others make way where a name is taken.
-    pub(super) fn new(entries: &[PlannedEntry]) -> Names {
+    pub(crate) fn new(entries: &[PlannedEntry]) -> Names {
+        Names::apart_from(entries, &[])
+    }
+
+    /// The same, none of which is one of `others`.
+    pub(crate) fn apart_from(entries: &[PlannedEntry], others: &[&str]) -> Names {
         let mut names = Names {
             entries: vec![EntryNames::default(); entries.len()],
-            taken: ["new", "reset", "session", "plan", "arena"].map(String::from).into(),
+            taken: OWN.iter().chain(others).map(|&name| name.to_owned()).collect(),
         };
         let promised = |entry: &PlannedEntry| entry.name == "infer" || entry.name == "reset";
         for first in [true, false] {
@@ -121,7 +129,7 @@ impl Names {
     }
 
     /// A name for the method that sets an extent.
-    pub(super) fn extent(&mut self, name: &str) -> String {
+    pub(crate) fn extent(&mut self, name: &str) -> String {
         let base = format!("set_{}", identifier(name));
         self.claim(&base, |base| (vec![base.to_owned()], base.to_owned()))
     }

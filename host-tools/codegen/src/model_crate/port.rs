@@ -10,7 +10,7 @@ use super::text;
 
 /// Which side of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Input,
     Output,
 }

@@ -8,15 +8,44 @@ use super::names::{EntryNames, Names};
 use super::port::{Port, Side, lies_in_constants};
 use super::{ModelCrate, text};
 
+/// What generated text is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// A crate's root.
+    Crate,
+    /// The inside of a module, where `include!` allows no attributes on the whole.
+    Module,
+}
+
+impl Form {
+    fn comment(self) -> &'static str {
+        match self {
+            Form::Crate => "//!",
+            Form::Module => "//",
+        }
+    }
+
+    fn attributes(self) -> &'static str {
+        match self {
+            Form::Crate => {
+                "#![no_std]\n\
+                 // Scales come as they are, even where one happens to be close to pi.\n\
+                 #![allow(clippy::approx_constant)]\n"
+            }
+            Form::Module => "",
+        }
+    }
+}
+
 impl ModelCrate<'_> {
-    /// The text of `lib.rs`.
-    pub(super) fn lib(&self) -> String {
+    /// The text of `lib.rs`, or of a module that has `kiln_core` and `kiln_kernels` already.
+    pub(super) fn text(&self, form: Form) -> String {
         let mut names = Names::new(&self.planned.entries);
         let extents: Vec<String> = self.graph.extents.iter().map(|extent| names.extent(&extent.name)).collect();
         let names = names.entries;
         let ports = self.ports(&names);
         let mut text = String::new();
-        self.head(&mut text, &names, &ports);
+        self.head(&mut text, &names, &ports, form);
         self.constants(&mut text);
         ports.iter().for_each(|port| port.module(&mut text));
         self.model(&mut text, &names, &ports, &extents);
@@ -51,14 +80,16 @@ impl ModelCrate<'_> {
     }
 
     /// Documentation and imports.
-    fn head(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>]) {
+    fn head(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>], form: Form) {
         let planned = self.planned;
         let macs: u64 = planned.main_entry().map_or(0, |e| e.steps.iter().map(|s| s.cost.macs).sum());
         let mut imports = String::new();
         if !ports.is_empty() {
             imports.push_str("use core::ptr::NonNull;\n\n");
         }
-        imports.push_str("pub use kiln_core;\n");
+        if form == Form::Crate {
+            imports.push_str("pub use kiln_core;\n");
+        }
         let runs = names.iter().any(|n| n.method.is_some());
         let places = ports.iter().any(Port::has_place);
         match (runs, places) {
@@ -76,14 +107,14 @@ impl ModelCrate<'_> {
         let _ = writeln!(imports, "use kiln_core::{{Error, {hook}Plan, Row, Session, TargetId}};");
         let _ = write!(
             out,
-            "//! The model `{name}`, planned by Kiln {version} for `{board}` ({target}).\n\
-             //!\n\
-             //! Arena: {arena} bytes; constants: {constants} bytes; {macs} multiply-accumulates a run.\n\
-             //! Written by Kiln: changes are lost when it is written again.\n\
-             #![no_std]\n\
-             // Scales come as they are, even where one happens to be close to pi.\n\
-             #![allow(clippy::approx_constant)]\n\n\
+            "{doc} The model `{name}`, planned by Kiln {version} for `{board}` ({target}).\n\
+             {doc}\n\
+             {doc} Arena: {arena} bytes; constants: {constants} bytes; {macs} multiply-accumulates a run.\n\
+             {doc} Written by Kiln: changes are lost when it is written again.\n\
+             {attributes}\n\
              {imports}\n",
+            doc = form.comment(),
+            attributes = form.attributes(),
             name = text::doc(&self.graph.name),
             version = env!("CARGO_PKG_VERSION"),
             board = text::doc(self.board),

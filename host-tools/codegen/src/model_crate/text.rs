@@ -4,7 +4,7 @@
 const SHOWN: usize = 64;
 
 /// A name for documentation, to stand between backticks.
-pub(super) fn doc(name: &str) -> String {
+pub(crate) fn doc(name: &str) -> String {
     let mut text = String::new();
     let mut chars = name.chars();
     for c in chars.by_ref().take(SHOWN) {

@@ -141,3 +141,8 @@ pub(crate) fn only_reset() -> Graph {
     g.validate().unwrap();
     g
 }
+
+/// Every graph here.
+pub(crate) fn all() -> [Graph; 6] {
+    [single(), stateful(), awkward(), odd(), empty(), only_reset()]
+}

@@ -1,6 +1,7 @@
-//! Generated model crates: what they look like, that they compile without a warning, and that they
+//! Generated model crates and C libraries: what they look like, that they compile without a warning, and that they
 //! compute what their plans compute.
 
+mod c;
 mod graphs;
 mod run;
 mod snapshots;
