@@ -48,6 +48,23 @@ use crate::{Device, Error, Record, RecordError};
 /// assert_eq!(net.num_params(), 4 * 9 + 4 + 10 * 36 + 10);
 /// assert_eq!(net.forward(&Tensor::zeros([2, 8, 8, 1], &device)).dims(), [2, 10]);
 /// ```
+///
+/// A field that is no module is refused, unless it is left out:
+///
+/// ```compile_fail,E0277
+/// #[derive(kiln::Module, Clone)]
+/// struct Timed {
+///     since: std::time::Instant,
+/// }
+/// ```
+///
+/// ```
+/// #[derive(kiln::Module, Clone)]
+/// struct Timed {
+///     #[module(skip)]
+///     since: std::time::Instant,
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no module",
     label = "has no tensors that can be visited",

@@ -18,7 +18,7 @@ impl Module for RandomState {
         visitor.counter(&path.field("seed"), &mut self.seed);
         let mut draws = self.draws.into();
         visitor.counter(&path.field("draws"), &mut draws);
-        self.draws = draws as u32;
+        self.draws = u32::try_from(draws).unwrap_or(u32::MAX);
     }
 }
 
