@@ -8,7 +8,7 @@ const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
   bare-metal     core, ops and kernels build for bare metal, without alloc
   code-sizes     code of the reference models on every CPU family, against the estimate of `kiln plan`
-  code-sizes --measure   measures what each kernel adds, and writes it to kernels/src/code_bytes.rs
+  code-sizes --measure   measures what each kernel adds, and writes it to kernels/src/code_bytes
   firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
   boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 

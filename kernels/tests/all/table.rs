@@ -89,7 +89,7 @@ fn the_code_of_every_kernel_was_measured_wherever_firmware_may_have_it() {
     ] {
         let family = family(target).unwrap();
         for kernel in KERNELS.iter().filter(|kernel| kernel.runs_on(target)) {
-            let renew = "renew kernels/src/code_bytes.rs with `kiln-ci code-sizes --measure`";
+            let renew = "renew kernels/src/code_bytes with `kiln-ci code-sizes --measure`";
             let alone = code_bytes(target, &[kernel.number]).unwrap_or_else(|| panic!("{}: {renew}", kernel.name));
             assert!(alone > u64::from(family.base) + 100, "{} for {}", kernel.name, target.0);
             assert_eq!(code_bytes(target, &[kernel.number; 2]), Some(alone));

@@ -31,6 +31,8 @@ pub(super) fn decode(code: &[u8], address: u64) -> Option<Instruction> {
             0b01 => plain.flow(Flow::CallRegister(base as u8)),
             _ => plain.flow(Flow::Return),
         },
+        // NOP
+        0xd503_201f => Instruction::nop(4),
         // UDF, BRK
         _ if word >> 16 == 0 || bits(word, 31, 21) == 0b110_1010_0001 => plain.flow(Flow::Trap),
         // ADD, SUB with a number, without flags

@@ -282,13 +282,25 @@ impl<'a> Walk<'a> {
     fn unseen(&self, image: &Image) -> Option<u64> {
         let mut address = self.symbol.address;
         while self.contains(address) {
-            address += match self.seen.get(&address) {
-                Some((_, bytes)) => *bytes,
-                None if image.is_code(address) => return Some(address),
-                None => 1,
+            address = match self.seen.get(&address) {
+                Some((_, bytes)) => address + bytes,
+                None if !image.is_code(address) => address + 1,
+                None => match self.padding_end(address, image) {
+                    Some(end) => end,
+                    None => return Some(address),
+                },
             };
         }
         None
+    }
+
+    /// The end of what only aligns the constants after it. No table leads there: it would lead on into the constants.
+    fn padding_end(&self, mut address: u64, image: &Image) -> Option<u64> {
+        let start = address;
+        while self.contains(address) && image.is_code(address) {
+            address += self.decode(address, image).ok().filter(|instruction| instruction.is_nop)?.bytes;
+        }
+        (address > start && self.contains(address)).then_some(address)
     }
 
     fn moves(&self, address: u64) -> StackError {

@@ -13,6 +13,8 @@ pub(super) struct Instruction {
     pub(super) result: Option<(u8, Value)>,
     /// How many of the next instructions are conditional, after Thumb's IT.
     pub(super) conditional: u8,
+    /// Whether it is what assemblers fill gaps with: it does nothing.
+    pub(super) is_nop: bool,
 }
 
 /// A change of the stack pointer.
@@ -73,7 +75,11 @@ pub(super) enum Value {
 impl Instruction {
     /// An instruction that concerns nothing here.
     pub(super) const fn plain(bytes: u64) -> Self {
-        Self { bytes, stack: Stack::Same, flow: Flow::Next, result: None, conditional: 0 }
+        Self { bytes, stack: Stack::Same, flow: Flow::Next, result: None, conditional: 0, is_nop: false }
+    }
+
+    pub(super) const fn nop(bytes: u64) -> Self {
+        Self { is_nop: true, ..Self::plain(bytes) }
     }
 
     pub(super) const fn stack(self, stack: Stack) -> Self {

@@ -26,6 +26,8 @@ fn compressed(h: u32, address: u64) -> Instruction {
     let overwritten = if register == SP { plain.stack(Stack::Other) } else { plain };
     match (h & 3, h >> 13) {
         (0, 0) if h == 0 => plain.flow(Flow::Trap),
+        // c.nop
+        (1, 0) if h == 1 => Instruction::nop(2),
         // c.addi4spn
         (0, 0) => {
             let offset = bits(h, 10, 7) << 6 | bits(h, 12, 11) << 4 | bits(h, 5, 5) << 3 | bits(h, 6, 6) << 2;
@@ -115,6 +117,8 @@ fn full(w: u32, address: u64) -> Instruction {
             let offset = bits(w, 31, 31) << 12 | bits(w, 7, 7) << 11 | bits(w, 30, 25) << 5 | bits(w, 11, 8) << 1;
             plain.flow(Flow::Branch(target(signed(offset, 13))))
         }
+        // nop: addi of register 0
+        0x13 if w == 0x13 => Instruction::nop(4),
         // addi
         0x13 if kind == 0 => match (to, from) {
             (SP, SP) => plain.stack(Stack::Move(twelve)),

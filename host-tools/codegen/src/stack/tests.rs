@@ -14,8 +14,9 @@ const NEXT: Flow = Flow::Next;
 
 fn decodes(decode: fn(&[u8], u64) -> Option<Instruction>, address: u64, code: &[u8], text: &str, expected: Expected) {
     let (bytes, stack, flow, result) = expected;
-    let conditional = if text.starts_with("itt") { 2 } else { 0 };
-    assert_eq!(decode(code, address), Some(Instruction { bytes, stack, flow, result, conditional }), "{text}");
+    let (conditional, is_nop) = (if text.starts_with("itt") { 2 } else { 0 }, text.starts_with("nop"));
+    let expected = Instruction { bytes, stack, flow, result, conditional, is_nop };
+    assert_eq!(decode(code, address), Some(expected), "{text}");
     assert_eq!(decode(&code[..code.len() - 1], address), None, "{text}, cut short");
 }
 
@@ -70,6 +71,13 @@ fn thumb_instructions_that_leave_the_line_or_make_constants() {
         (0x6a, &[0xff, 0xf7, 0xd5, 0xff], "bl 0x18", flows(4, Flow::Call(0x18))),
         (0x6e, &[0xff, 0xf7, 0xd3, 0xbf], "b.w 0x18", flows(4, Flow::Jump(0x18))),
         (0x72, &[0x3f, 0xf4, 0xd1, 0xaf], "beq.w 0x18", flows(4, Flow::Branch(0x18))),
+        (0x7a, &[0x8f, 0x44], "add pc, r1", flows(2, Flow::JumpRegister(15))),
+        (0x7a, &[0x8f, 0x46], "mov pc, r1", flows(2, Flow::JumpRegister(1))),
+        (0x7c, &[0xc0, 0x46], "nop, as Armv6-M has it: mov r8, r8", flows(2, NEXT)),
+        (0x7e, &[0xc8, 0x46], "mov r8, r9", flows(2, NEXT)),
+        (0x80, &[0x00, 0xbf], "nop", flows(2, NEXT)),
+        (0x82, &[0x10, 0xbf], "yield", flows(2, NEXT)),
+        (0x80, &[0xaf, 0xf3, 0x00, 0x80], "nop.w", flows(4, NEXT)),
         (0x84, &[0x00, 0xde], "udf #0", flows(2, Flow::Trap)),
         (0x86, &[0xf0, 0xf7, 0x00, 0xa0], "udf.w #0", flows(4, Flow::Trap)),
         (0x8e, &[0x0f, 0xf0, 0x3d, 0xc8], "le lr, 0x18", flows(4, Flow::Branch(0x18))),
@@ -129,6 +137,8 @@ fn risc_v_instructions() {
         (0x42, &[0x06, 0xc0], "c.swsp ra, 0(sp)", flows(2, NEXT)),
         (0x44, &[0x02, 0x90], "c.ebreak", flows(2, NEXT)),
         (0x48, &[0x00, 0x00], "c.unimp", flows(2, Flow::Trap)),
+        (0x48, &[0x01, 0x00], "nop, compressed", flows(2, NEXT)),
+        (0x48, &[0x13, 0x00, 0x00, 0x00], "nop", flows(4, NEXT)),
         (0x4a, &[0x73, 0x00, 0x20, 0x30], "mret", flows(4, Flow::Return)),
         (0x4e, &[0x73, 0x11, 0x01, 0x34], "csrrw sp, mscratch, sp", other(4)),
     ];
@@ -163,6 +173,8 @@ fn a64_instructions() {
         (0xd61f0020, "br x1", flows(Flow::JumpRegister(1))),
         (0xd63f0020, "blr x1", flows(Flow::CallRegister(1))),
         (0xd65f03c0, "ret", flows(Flow::Return)),
+        (0xd503201f, "nop", flows(NEXT)),
+        (0xd503203f, "yield", flows(NEXT)),
         (0xd4200020, "brk #1", flows(Flow::Trap)),
         (0x927be93f, "and sp, x9, #-32", (4, Stack::Other, NEXT, None)),
         (0xcb2863ff, "sub sp, sp, x8", (4, Stack::Other, NEXT, None)),
@@ -271,6 +283,23 @@ fn the_targets_of_a_jump_table_are_walked() {
     image.mark(6, false);
     image.mark(8, true);
     assert_eq!(deepest(&image).unwrap(), (4 + 64, "x::root 4 → x::case 64".to_owned()));
+}
+
+#[test]
+fn a_table_of_armv6_m_does_not_lead_to_what_aligns_constants() {
+    let [a, b] = bl(12, 32);
+    let before_constant = |gap: u16| {
+        // push {lr}; add pc, r1; a table of two halfwords; then two cases, one of which calls; the gap; a constant.
+        let code: &[u16] = &[PUSH, 0x448f, 0x0001, 0x0002, 0x46c0, POP, a, b, POP, gap, 0xffff, 0x4eff];
+        let mut image = image(&[("x::root", code), ("x::case", &[0xb090, 0xde00])]);
+        for (address, is_code) in [(4, false), (8, true), (20, false), (24, true)] {
+            image.mark(address, is_code);
+        }
+        deepest(&image)
+    };
+    assert_eq!(before_constant(0x46c0).unwrap(), (4 + 64, "x::root 4 → x::case 64".to_owned()));
+    // movs r0, #0 may be a case, and runs on into the constant.
+    assert!(matches!(before_constant(0x2000), Err(StackError::NoCode { address: 20, .. })));
 }
 
 #[test]

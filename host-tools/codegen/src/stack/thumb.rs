@@ -48,7 +48,11 @@ fn short(h: u32, address: u64) -> Instruction {
                 (SP, _) => plain.stack(Stack::Set(from as u8, 0)),
                 (_, 0x46) if from == SP && to != PC => plain.result(to, Value::Stack(0)),
                 (PC, 0x46) if from == LR => plain.flow(Flow::Return),
+                // ADD to the program counter leads to a sum, whatever is known of the register.
+                (PC, 0x44) => plain.flow(Flow::JumpRegister(PC as u8)),
                 (PC, _) => plain.flow(Flow::JumpRegister(from as u8)),
+                // MOV of r8 to itself: Armv6-M's assemblers know no other.
+                _ if h == 0x46c0 => Instruction::nop(2),
                 _ => plain,
             }
         }
@@ -78,6 +82,7 @@ fn short(h: u32, address: u64) -> Instruction {
             let popped = plain.stack(Stack::Move(i64::from(bits(h, 8, 0).count_ones() * 4)));
             if bits(h, 8, 8) == 1 { popped.flow(Flow::Return) } else { popped }
         }
+        0xbf if bits(h, 7, 0) == 0 => Instruction::nop(2),
         // IT: the lowest bit set of the mask ends it.
         0xbf if bits(h, 3, 0) != 0 => Instruction { conditional: 4 - bits(h, 3, 0).trailing_zeros() as u8, ..plain },
         0xd0..=0xdd => plain.flow(Flow::Branch(target(signed(h, 8) * 2))),
@@ -127,6 +132,7 @@ fn branch(h: u32, k: u32, address: u64) -> Instruction {
         }
         // UDF.
         (0, _) if h == 0xf7f0 | bits(h, 3, 0) && bits(k, 15, 12) == 0b1010 => plain.flow(Flow::Trap),
+        (0, _) if h == 0xf3af && k == 0x8000 => Instruction::nop(4),
         // MSR to one of the stack pointers.
         (0, _) if h & 0xffe0 == 0xf380 && matches!(k & 0x7f, 8 | 9 | 0x18) => plain.stack(Stack::Other),
         (0, _) => plain,
