@@ -11,19 +11,19 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv6-m
     Family {
         target: TargetId(16),
-        run: 32.1,
-        step: 361.9,
+        run: 32.9,
+        step: 361.1,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.775, 7.781, 56.586, 148.428, 99.678, 1644.011] },
+            RowInstructions { number: 1, each: [7.774, 7.781, 56.487, 147.769, 94.705, 2298.271] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [10.931, 11.425, 44.191, 171.129, 217.558, 0.000] },
+            RowInstructions { number: 2, each: [11.361, 11.339, 41.545, 175.105, 223.562, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [8.996, 0.000, 0.000, 136.915, 44.513, 62.631] },
+            RowInstructions { number: 3, each: [8.997, 0.000, 0.000, 136.949, 40.691, 66.390] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [0.000, 2.054, 38.215, 129.229, 216.510, 1705.212] },
+            RowInstructions { number: 4, each: [5.300, 0.416, 11.779, 169.142, 237.982, 429.552] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [3.466, 0.936, 34.939, 0.000, 199.201, 1226.349] },
+            RowInstructions { number: 5, each: [7.755, 0.192, 13.157, 31.737, 215.400, 306.213] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 279.787, 52.249, 40.526] },
             // softmax_s8
@@ -33,7 +33,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 599.704, 37.101, 0.000] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 508.833, 40.163, 173.569] },
             // requantize_s8
             RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 101.883, 40.243, 40.257] },
             // dequantize_s8_f32
@@ -41,39 +41,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 657.926, 965.278, 67.337] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [228.535, 1.611, 65.320, 174.253, 76.979, 3690.946] },
+            RowInstructions { number: 32, each: [187.144, 1.227, 76.904, 147.370, 38.047, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [235.337, 0.000, 29.054, 189.170, 182.597, 0.000] },
+            RowInstructions { number: 33, each: [190.883, 0.000, 36.572, 171.843, 261.755, 7788.823] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [227.356, 0.000, 0.000, 140.737, 19.021, 0.000] },
+            RowInstructions { number: 34, each: [185.772, 0.000, 0.000, 181.388, 0.000, 155.765] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [122.252, 2.699, 0.000, 186.040, 325.352, 0.000] },
+            RowInstructions { number: 35, each: [94.165, 0.000, 14.397, 173.046, 300.988, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [30.562, 0.578, 49.516, 43.690, 193.427, 1231.331] },
+            RowInstructions { number: 36, each: [36.597, 0.000, 17.095, 87.262, 209.920, 427.991] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 165.107, 48.479, 37.743] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 146.420, 48.672, 74.049] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 2180.625, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 2083.157, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2555.473, 632.889, 0.000] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 261.666] },
         ],
     },
     // armv7-m
     Family {
         target: TargetId(17),
-        run: 0.0,
-        step: 288.4,
+        run: 0.1,
+        step: 287.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.796, 5.693, 47.299, 72.560, 0.000, 1029.898] },
+            RowInstructions { number: 1, each: [5.799, 5.685, 47.068, 71.718, 0.000, 1660.237] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.427, 6.706, 36.548, 94.202, 64.277, 0.000] },
+            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [3.531, 0.045, 20.580, 27.836, 79.335, 551.186] },
+            RowInstructions { number: 4, each: [5.887, 0.000, 8.068, 45.957, 84.769, 176.470] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [4.458, 0.028, 20.893, 12.578, 75.917, 572.296] },
+            RowInstructions { number: 5, each: [6.862, 0.000, 8.087, 31.015, 81.524, 198.451] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 117.550, 41.208, 33.975] },
             // softmax_s8
@@ -83,7 +83,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 358.084, 37.038, 17.314] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 319.018, 36.891, 93.978] },
             // requantize_s8
             RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 35.217] },
             // dequantize_s8_f32
@@ -91,39 +91,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.981, 333.477, 41.644] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [133.838, 1.526, 51.921, 111.011, 1.350, 1493.915] },
+            RowInstructions { number: 32, each: [116.116, 1.465, 54.603, 104.653, 0.000, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [136.254, 0.105, 30.656, 145.238, 39.415, 0.000] },
+            RowInstructions { number: 33, each: [117.620, 0.000, 34.999, 136.015, 49.278, 2797.524] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [132.924, 0.000, 0.000, 116.733, 88.336, 0.000] },
+            RowInstructions { number: 34, each: [115.400, 0.000, 0.000, 132.376, 0.000, 85.501] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [79.751, 1.557, 19.290, 108.513, 100.693, 707.424] },
+            RowInstructions { number: 35, each: [67.029, 0.000, 10.848, 119.311, 106.107, 223.938] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [28.366, 0.000, 24.348, 62.254, 75.851, 573.181] },
+            RowInstructions { number: 36, each: [30.824, 0.000, 11.055, 76.910, 87.386, 209.095] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 131.295, 39.630, 35.137] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 117.367, 39.769, 62.195] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1308.384, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1248.885, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1570.867, 318.151, 0.000] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 140.343] },
         ],
     },
     // armv7e-m
     Family {
         target: TargetId(18),
-        run: 1.6,
-        step: 281.4,
+        run: 2.1,
+        step: 280.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.797, 5.692, 47.276, 72.547, 0.000, 1016.823] },
+            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.427, 6.706, 36.548, 94.202, 64.277, 0.000] },
+            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [2.564, 0.052, 20.418, 27.989, 80.627, 547.674] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [4.507, 0.030, 20.649, 14.889, 77.833, 561.675] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
             // softmax_s8
@@ -141,39 +141,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 41.651] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.739, 1.153, 44.672, 45.073, 0.000, 1294.473] },
+            RowInstructions { number: 32, each: [7.743, 1.143, 44.466, 44.156, 0.000, 1948.271] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.792, 0.924, 23.756, 67.465, 64.951, 0.000] },
+            RowInstructions { number: 33, each: [6.738, 0.937, 24.092, 66.958, 64.154, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 32.000, 49.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [2.528, 0.045, 20.563, 14.872, 79.616, 565.217] },
+            RowInstructions { number: 35, each: [4.882, 0.000, 8.088, 32.902, 85.196, 185.947] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [5.499, 0.023, 20.681, 13.909, 75.468, 565.590] },
+            RowInstructions { number: 36, each: [7.860, 0.000, 8.082, 32.033, 80.921, 203.633] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 15.605, 33.108, 32.454] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 74.730, 9.875, 35.214] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.734, 4.307, 39.255] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 72.705, 56.939, 43.454] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.853, 51.281, 45.735] },
         ],
     },
     // armv8-m.main
     Family {
         target: TargetId(19),
-        run: 1.6,
-        step: 281.4,
+        run: 2.1,
+        step: 280.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.797, 5.692, 47.276, 72.547, 0.000, 1016.823] },
+            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.427, 6.706, 36.548, 94.202, 64.277, 0.000] },
+            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [2.564, 0.052, 20.418, 27.989, 80.627, 547.674] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [4.507, 0.030, 20.649, 14.889, 77.833, 561.675] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
             // softmax_s8
@@ -191,39 +191,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 41.623] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.739, 1.156, 44.665, 43.053, 0.000, 1293.825] },
+            RowInstructions { number: 32, each: [7.744, 1.145, 44.460, 42.136, 0.000, 1946.459] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.794, 0.923, 23.753, 65.473, 64.841, 0.000] },
+            RowInstructions { number: 33, each: [6.739, 0.937, 24.091, 64.962, 64.037, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 32.000, 49.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [2.536, 0.043, 20.515, 12.952, 79.562, 564.677] },
+            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 187.103] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [4.514, 0.028, 20.607, 11.973, 75.711, 564.953] },
+            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 199.917] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 32.768] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.730, 9.876, 35.216] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 39.235] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.704, 56.941, 43.460] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 45.692] },
         ],
     },
     // armv8.1-m.main
     Family {
         target: TargetId(20),
-        run: 1.6,
-        step: 281.4,
+        run: 2.1,
+        step: 280.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.797, 5.692, 47.276, 72.547, 0.000, 1016.823] },
+            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.427, 6.706, 36.548, 94.202, 64.277, 0.000] },
+            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [2.564, 0.052, 20.418, 27.989, 80.627, 547.674] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [4.507, 0.030, 20.649, 14.889, 77.833, 561.675] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
             // softmax_s8
@@ -241,39 +241,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 41.623] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.739, 1.156, 44.665, 43.053, 0.000, 1293.825] },
+            RowInstructions { number: 32, each: [7.744, 1.145, 44.460, 42.136, 0.000, 1946.459] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.794, 0.923, 23.753, 65.473, 64.841, 0.000] },
+            RowInstructions { number: 33, each: [6.739, 0.937, 24.091, 64.962, 64.037, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 32.000, 49.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [2.536, 0.043, 20.515, 12.952, 79.562, 564.677] },
+            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 187.103] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [4.514, 0.028, 20.607, 11.973, 75.711, 564.953] },
+            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 199.917] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 32.768] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.730, 9.876, 35.216] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 39.235] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.704, 56.941, 43.460] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 45.692] },
         ],
     },
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 46.1,
-        step: 319.9,
+        run: 46.6,
+        step: 319.4,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.824, 6.866, 43.179, 80.390, 0.000, 1022.972] },
+            RowInstructions { number: 1, each: [7.826, 6.861, 43.014, 79.760, 0.000, 1492.649] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [7.505, 7.262, 21.847, 97.176, 61.333, 0.000] },
+            RowInstructions { number: 2, each: [7.637, 7.238, 21.029, 98.399, 63.267, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [7.996, 0.000, 0.000, 69.485, 29.196, 77.396] },
+            RowInstructions { number: 3, each: [7.998, 0.000, 0.000, 69.478, 26.894, 79.651] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [2.899, 0.005, 16.679, 14.027, 61.734, 499.543] },
+            RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 188.978] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.653, 0.485, 7.372, 12.418, 57.567, 343.119] },
+            RowInstructions { number: 5, each: [6.850, 0.168, 7.046, 13.116, 62.839, 128.202] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 120.411, 39.207, 61.289] },
             // softmax_s8
@@ -283,7 +283,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 388.692, 29.432, 18.987] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 327.339, 28.771, 139.592] },
             // requantize_s8
             RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 41.110, 19.137, 46.808] },
             // dequantize_s8_f32
@@ -291,39 +291,39 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 229.392, 409.568, 110.934] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [122.754, 0.947, 46.027, 141.645, 0.000, 2363.532] },
+            RowInstructions { number: 32, each: [103.418, 0.542, 53.555, 117.560, 0.000, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [125.899, 0.000, 18.128, 144.915, 54.925, 0.000] },
+            RowInstructions { number: 33, each: [104.035, 0.000, 24.990, 128.820, 107.287, 3910.936] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [123.499, 0.000, 0.000, 97.298, 34.603, 0.000] },
+            RowInstructions { number: 34, each: [103.782, 0.000, 0.000, 116.408, 163.480, 0.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [78.782, 2.656, 0.000, 105.409, 164.490, 0.000] },
+            RowInstructions { number: 35, each: [60.734, 1.583, 6.737, 100.780, 147.886, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [22.511, 0.000, 25.538, 46.351, 58.112, 727.825] },
+            RowInstructions { number: 36, each: [25.919, 0.000, 7.031, 71.311, 65.995, 255.177] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 113.377, 34.687, 56.918] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 101.157, 34.775, 80.611] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1260.163, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1200.523, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1489.173, 342.400, 19.737] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 263.666] },
         ],
     },
     // aarch64
     Family {
         target: TargetId(48),
-        run: 15.3,
-        step: 225.7,
+        run: 15.8,
+        step: 225.2,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.843, 5.535, 42.653, 47.822, 0.000, 746.208] },
+            RowInstructions { number: 1, each: [5.847, 5.527, 42.471, 47.122, 0.000, 1261.777] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.413, 6.624, 23.254, 68.067, 42.161, 0.000] },
+            RowInstructions { number: 2, each: [6.591, 6.594, 22.136, 69.744, 44.847, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 53.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [3.107, 0.022, 17.627, 14.944, 55.975, 438.344] },
+            RowInstructions { number: 4, each: [4.903, 0.000, 8.079, 28.712, 60.174, 157.045] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [4.121, 0.009, 17.520, 5.219, 51.335, 436.514] },
+            RowInstructions { number: 5, each: [5.889, 0.000, 8.090, 18.732, 55.511, 167.612] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 97.614, 35.178, 42.860] },
             // softmax_s8
@@ -341,21 +341,21 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 150.260, 181.831, 42.362] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [6.814, 0.890, 27.698, 25.723, 0.000, 872.933] },
+            RowInstructions { number: 32, each: [6.818, 0.882, 27.553, 25.047, 0.000, 1351.897] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [7.845, 0.797, 16.404, 41.890, 42.952, 0.000] },
+            RowInstructions { number: 33, each: [7.810, 0.805, 16.622, 41.565, 42.421, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [6.000, 0.000, 0.000, 22.000, 17.000, 35.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [3.132, 0.016, 17.474, 6.218, 54.700, 436.464] },
+            RowInstructions { number: 35, each: [4.895, 0.000, 8.093, 19.692, 58.914, 162.022] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [4.118, 0.010, 17.538, 6.188, 51.368, 436.719] },
+            RowInstructions { number: 36, each: [5.889, 0.000, 8.088, 19.735, 55.538, 167.031] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 10.748, 21.474, 16.460] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 78.290, 0.000, 28.990] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 76.757, 0.000, 29.039] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 76.539, 45.443, 51.269] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 54.030] },
         ],
     },
 ];

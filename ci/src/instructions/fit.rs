@@ -62,7 +62,7 @@ mod tests {
         let sum = |q: &[f64; QUANTITIES]| q.iter().zip(&figures).map(|(a, b)| a * b).sum::<f64>();
         let mut samples = Vec::new();
         for outputs in [10.0, 80.0, 600.0] {
-            for taps in [1.0, 9.0, 64.0] {
+            for taps in [1.0f64, 9.0, 64.0] {
                 let quantities = [outputs * taps, 0.0, outputs * taps.sqrt(), outputs, outputs / 10.0, 1.0];
                 samples.push(Sample { quantities, instructions: sum(&quantities) });
             }

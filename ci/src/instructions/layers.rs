@@ -9,10 +9,13 @@ use kiln_ops::{
 };
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 
-/// Convolutions: height, width, channels of the image; output channels; height and width of the window; stride;
-/// dilation; groups; whether it is padded.
+/// Height, width, channels of the image; output channels; height and width of the window; stride; dilation; groups;
+/// whether it is padded.
+type Convolution = ([u32; 3], u32, [u32; 2], u32, u32, u32, bool);
+
+/// Convolutions, those with as many groups as channels depthwise.
 #[rustfmt::skip]
-const CONVOLUTIONS: [([u32; 3], u32, [u32; 2], u32, u32, u32, bool); 27] = [
+const CONVOLUTIONS: [Convolution; 27] = [
     ([8, 8, 3], 8, [3, 3], 1, 1, 1, true),
     ([16, 16, 3], 8, [3, 3], 2, 1, 1, true),
     ([12, 12, 1], 8, [5, 5], 2, 1, 1, false),

@@ -119,7 +119,8 @@ pub fn boards(model: &str, reports: &[PlanReport], style: Style) -> String {
         ]);
     }
     format!(
-        "{}: bytes of RAM and of flash (constants, plan records and, where it can be estimated, code), time of a run\n\n{}",
+        "{}: bytes of RAM and of flash (constants, plan records and, where it can be estimated, code);\n\
+         time of a run, where it can be estimated\n\n{}",
         printable(model),
         table.render(style.width)
     )
