@@ -22,6 +22,10 @@ mod depthwise;
 mod dequantize;
 mod fully_connected;
 #[cfg(feature = "host")]
+mod instruction_figures;
+#[cfg(feature = "host")]
+pub mod instructions;
+#[cfg(feature = "host")]
 mod lag;
 mod log_softmax;
 #[cfg(feature = "host")]
@@ -36,6 +40,8 @@ mod spatial;
 pub mod table;
 mod transpose;
 mod vectors;
+#[cfg(feature = "host")]
+pub mod workload;
 
 pub mod parameters {
     //! What the rows read as their parameters: little-endian records used in place.
