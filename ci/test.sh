@@ -66,6 +66,10 @@ ci_check firmware
 
 stage "code sizes as estimated"
 ci_check code-sizes
+
+stage "instructions as estimated"
+ci_check instructions
+
 stage "firmware of real boards, with their HALs"
 ci_check boards
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Isa;
 
 /// One board, complete and checked: see [`Board::load`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Board {
     /// The name the board is chosen by; also the name of its file.
     pub name: String,
@@ -36,6 +36,9 @@ pub struct Board {
     /// The firmware crate models are built into; none where Kiln builds firmware without one, or none at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<FirmwareCrate>,
+    /// Clock cycles that an instruction takes, for estimates of time; none where nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<Cycles>,
 }
 
 impl Board {
@@ -72,6 +75,19 @@ pub struct FirmwareCrate {
     /// Its directory's name, beside the board files.
     #[serde(rename = "crate")]
     pub name: String,
+}
+
+/// How long a CPU takes, in the simplest model there is: so many clock cycles an instruction, on average over a network.
+/// `docs/time-estimates.md` says where the figures of the embedded boards come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cycles {
+    /// Clock cycles for each instruction, waiting for memory included; more than 0.
+    pub per_instruction: f64,
+    /// By which fraction a run may differ from that, up or down: 0.4 for 40 %. From 0 to 2.
+    pub error: f64,
+    /// What the figures are taken from.
+    pub source: String,
 }
 
 /// A contiguous range of addresses.

@@ -13,7 +13,7 @@ fn address_bits(family: IsaFamily) -> u32 {
 
 /// The first field that is wrong, with a sentence about it that follows the field's name.
 pub(crate) fn problem(board: &Board) -> Option<(String, String)> {
-    [name, isa, target, clock, memory, run, firmware].iter().find_map(|check| check(board))
+    [name, isa, target, clock, memory, run, firmware, cycles].iter().find_map(|check| check(board))
 }
 
 fn found(field: impl Into<String>, problem: impl Into<String>) -> Option<(String, String)> {
@@ -44,6 +44,32 @@ fn firmware(board: &Board) -> Option<(String, String)> {
         return found("firmware", "is for real boards only: for this one Kiln writes firmware by itself");
     }
     plain("firmware.crate", &krate.name)
+}
+
+/// The most that an estimate of time may be off: beyond three times as long it says nothing.
+const MAX_ERROR: f64 = 2.0;
+
+fn cycles(board: &Board) -> Option<(String, String)> {
+    let cycles = board.cycles.as_ref()?;
+    if board.run.place() != Place::Real {
+        let kind = board.run.kind();
+        return found(
+            "cycles",
+            format!("is for real boards only: with run.kind `{kind}` no clock counts; leave it out"),
+        );
+    }
+    if !(cycles.per_instruction.is_finite() && cycles.per_instruction > 0.0) {
+        let value = cycles.per_instruction;
+        return found("cycles.per_instruction", format!("is {value}: expected a number above 0"));
+    }
+    if !(0.0..=MAX_ERROR).contains(&cycles.error) {
+        let value = cycles.error;
+        return found("cycles.error", format!("is {value}: expected a fraction from 0 to {MAX_ERROR}, 0.4 for 40 %"));
+    }
+    if cycles.source.trim().is_empty() {
+        return found("cycles.source", "is empty: expected what the figures are taken from");
+    }
+    None
 }
 
 fn isa(board: &Board) -> Option<(String, String)> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::{Board, BoardError, FirmwareCrate, Isa, MemoryRegion, Run, check, host};
+use crate::{Board, BoardError, Cycles, FirmwareCrate, Isa, MemoryRegion, Run, check, host};
 
 /// File stem and text of every embedded board, in alphabetical order.
 const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/boards.rs"));
@@ -29,9 +29,7 @@ struct BoardFile {
     memory: Vec<MemoryRegion>,
     run: Run,
     firmware: Option<FirmwareCrate>,
-    /// Reserved for the cycle model: accepted, so that files may carry it, and not read yet.
-    #[serde(rename = "cycles")]
-    _cycles: Option<toml::Table>,
+    cycles: Option<Cycles>,
 }
 
 impl Board {
@@ -119,6 +117,7 @@ impl Board {
             memory: read.memory,
             run: read.run,
             firmware: read.firmware,
+            cycles: read.cycles,
         };
         match check::problem(&board) {
             None => Ok(board),

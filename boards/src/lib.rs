@@ -10,8 +10,7 @@
 //! assert_eq!(board.ram_bytes(), 4 << 20);
 //! ```
 //!
-//! The fields of a file are those of [`Board`]; the table `[cycles]` is reserved for the cycle
-//! model and is not read yet. A field that is not known is an error.
+//! The fields of a file are those of [`Board`]. A field that is not known is an error.
 
 mod board;
 mod check;
@@ -20,6 +19,6 @@ mod file;
 mod host;
 mod isa;
 
-pub use board::{Board, FirmwareCrate, MemoryKind, MemoryRegion, Place, Run};
+pub use board::{Board, Cycles, FirmwareCrate, MemoryKind, MemoryRegion, Place, Run};
 pub use error::BoardError;
 pub use isa::{Isa, IsaFamily, IsaFeature};

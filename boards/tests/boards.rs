@@ -284,8 +284,36 @@ fn contradictions_name_the_field_and_the_rule() {
 }
 
 #[test]
-fn the_table_of_cycles_is_reserved() {
-    assert!(read(&format!("{GOOD}\n[cycles]\nload = 2\n")).is_ok());
+fn cycles_are_read_and_checked() {
+    let real = GOOD.replace(
+        "kind = \"qemu\"\nbinary = \"qemu-system-arm\"\nmachine = \"demo\"",
+        "kind = \"probe-rs\"\nchip = \"X1\"",
+    );
+    let with = |cycles: &str| read(&format!("{real}\n[cycles]\n{cycles}"));
+    assert_eq!(read(&real).unwrap().cycles, None);
+    let board = with("per_instruction = 1.4\nerror = 0.4\nsource = \"measured\"").unwrap();
+    let cycles = board.cycles.unwrap();
+    assert_eq!((cycles.per_instruction, cycles.error, cycles.source.as_str()), (1.4, 0.4, "measured"));
+    for (per_instruction, error, source, parts) in [
+        ("0.0", "0.4", "x", ["`cycles.per_instruction`", "is 0", "above 0"]),
+        ("-1.5", "0.4", "x", ["`cycles.per_instruction`", "is -1.5", "above 0"]),
+        ("inf", "0.4", "x", ["`cycles.per_instruction`", "is inf", "above 0"]),
+        ("nan", "0.4", "x", ["`cycles.per_instruction`", "is NaN", "above 0"]),
+        ("1.4", "-0.1", "x", ["`cycles.error`", "is -0.1", "from 0 to 2"]),
+        ("1.4", "40.0", "x", ["`cycles.error`", "is 40", "0.4 for 40 %"]),
+        ("1.4", "nan", "x", ["`cycles.error`", "is NaN", "from 0 to 2"]),
+        ("1.4", "0.4", " ", ["`cycles.source`", "is empty", "taken from"]),
+    ] {
+        let text = format!("per_instruction = {per_instruction}\nerror = {error}\nsource = \"{source}\"");
+        assert_says(&with(&text).unwrap_err().to_string(), &parts);
+    }
+    assert_says(&with("per_instruction = 1.4\nerror = 0.4").unwrap_err().to_string(), &["source"]);
+    assert_says(
+        &with("per_instruction = 1.4\nerror = 0.4\nsource = \"x\"\nload = 2").unwrap_err().to_string(),
+        &["load"],
+    );
+    let emulated = format!("{GOOD}\n[cycles]\nper_instruction = 1.4\nerror = 0.4\nsource = \"x\"");
+    assert_says(&read(&emulated).unwrap_err().to_string(), &["`cycles`", "real boards only", "`qemu`", "leave it out"]);
 }
 
 #[test]

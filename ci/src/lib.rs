@@ -7,6 +7,7 @@ pub mod budgets;
 pub mod code_sizes;
 pub mod dependencies;
 pub mod firmware;
+pub mod instructions;
 
 use std::path::{Path, PathBuf};
 

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
-use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware};
+use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware, instructions};
 
 const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
   bare-metal     core, ops and kernels build for bare metal, without alloc
   code-sizes     code of the reference models on every CPU family, against the estimate of `kiln plan`
   code-sizes --measure   measures what each kernel adds, and writes it to kernels/src/code_bytes
+  instructions   instructions of the reference models on every CPU family, against the estimate of `kiln plan`
+  instructions --measure   counts what each kernel takes, and writes it to kernels/src/instruction_figures.rs
   firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
   boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 
@@ -20,6 +22,8 @@ fn main() -> ExitCode {
         "bare-metal" => bare_metal::run(),
         "code-sizes" => code_sizes::run(),
         "code-sizes --measure" => code_sizes::measure(),
+        "instructions" => instructions::run(),
+        "instructions --measure" => instructions::measure(),
         "firmware" => firmware::run(),
         "boards" => boards::run(),
         _ => {

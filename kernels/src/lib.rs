@@ -24,6 +24,10 @@ mod depthwise;
 mod dequantize;
 mod fully_connected;
 #[cfg(feature = "host")]
+mod instruction_figures;
+#[cfg(feature = "host")]
+pub mod instructions;
+#[cfg(feature = "host")]
 mod lag;
 mod lanes;
 mod log_softmax;
@@ -49,6 +53,8 @@ mod strided;
 pub mod table;
 mod transpose;
 mod vectors;
+#[cfg(feature = "host")]
+pub mod workload;
 
 pub mod parameters {
     //! What the rows read as their parameters: little-endian records used in place.

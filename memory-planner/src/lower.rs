@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use kiln_core::TargetId;
 use kiln_core::plan::NO_EXTENT;
 use kiln_kernels::table::{self, Direction, Emit, Kernel, Operand, Operation};
+use kiln_kernels::workload::Workload;
 use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 
 use crate::error::{PlanError, Unsupported};
@@ -54,6 +55,7 @@ pub(crate) struct Step {
     pub rows: u32,
     pub extent: u16,
     pub cost: Cost,
+    pub workload: Workload,
     /// Inputs that the output may overlap.
     pub overlaps: Vec<Lag>,
     /// Steps that must come first though no buffer says so.
@@ -393,6 +395,7 @@ impl<'g> Lowering<'g> {
             rows,
             extent,
             cost: node.op.cost(&types, &operation.output.ty),
+            workload: Workload::of(&operation.op, &types, &operation.output.ty),
             overlaps,
             after,
             values: (node.inputs.clone(), node.output),

@@ -2,7 +2,9 @@
 
 use kiln_core::plan::{ALIGN, Place};
 use kiln_core::{Direction, TargetId, TensorType};
+use kiln_kernels::instructions::instructions;
 use kiln_kernels::table::Kernel;
+use kiln_kernels::workload::Workload;
 use kiln_ops::{Cost, Op};
 
 use crate::encode;
@@ -89,6 +91,8 @@ pub struct PlannedStep {
     pub node: Option<usize>,
     /// Multiply-accumulates and bytes.
     pub cost: Cost,
+    /// What its instructions grow with.
+    pub workload: Workload,
     /// The values the node reads.
     pub inputs: Vec<ValueId>,
     /// The value it computes.
@@ -150,7 +154,13 @@ impl Planned {
         self.image_bytes().saturating_sub(self.constants_bytes)
     }
 }
+
 impl PlannedEntry {
+    /// Instructions of a run on `target`, estimated; `None` where a kernel was not measured there.
+    pub fn instructions(&self, target: TargetId) -> Option<f64> {
+        instructions(target, self.steps.iter().map(|step| (step.kernel.number, &step.workload)))
+    }
+
     /// The step at which the arena is fullest, and what is alive there, largest first.
     pub fn peak(&self) -> (usize, Vec<Blame>) {
         let alive = |step: usize| {
@@ -340,6 +350,7 @@ fn report_step(entry: &Lowered, index: usize, solution: &solve::Solution) -> Pla
         kernel: step.kernel,
         node: (step.node != u32::MAX).then_some(step.node as usize),
         cost: step.cost,
+        workload: step.workload,
         inputs: step.values.0.clone(),
         output: step.values.1,
         scratch: scratch_bytes(&step.scratch, step.kernel.row().align().max(1) as u64),

@@ -2,7 +2,9 @@
 
 use kiln_core::{DType, TargetId};
 use kiln_kernels::code::{code_bytes, family};
+use kiln_kernels::instructions::{self, instructions, step_instructions};
 use kiln_kernels::table::{KERNEL_COUNT, KERNELS, REFERENCES, choose, host_rows, kernel};
+use kiln_kernels::workload::Workload;
 
 use crate::generate::{case, conv2d, depthwise};
 use crate::support::Random;
@@ -74,6 +76,25 @@ fn kernels_do_not_apply_to() {
     let mut case = conv2d(DType::F32, &mut Random::new(3));
     case.inputs[1].constant = false;
     assert_eq!(numbers(&case), [32]);
+}
+
+#[test]
+fn instructions_are_known_for_what_was_measured_and_nothing_else() {
+    let conv = Workload { products: 9e5, padding: 1e4, lines: 2e5, outputs: 1e5, vectors: 1e4 };
+    let known = step_instructions(TargetId::ARMV7EM, 1, &conv).unwrap();
+    // A multiply-accumulate takes at least part of an instruction, and not hundreds.
+    assert!((0.2..100.0).contains(&(known / conv.products)), "{known}");
+    assert!(instructions(TargetId::ARMV7EM, [(1, &conv), (1, &conv)]).unwrap() > 2.0 * known);
+    // One unknown kernel, and the sum is unknown, not smaller.
+    assert_eq!(instructions(TargetId::ARMV7EM, [(1, &conv), (u16::MAX, &conv)]), None);
+    assert_eq!(instructions(TargetId::X86_64, [(1, &conv)]), None);
+    for family in TargetId::ALL.iter().filter_map(|(_, target)| instructions::family(*target)) {
+        assert!(family.run >= 0.0 && family.step > 0.0);
+        for row in family.rows {
+            assert!(row.each.iter().all(|each| each.is_finite() && *each >= 0.0), "kernel {}", row.number);
+            assert!(row.each.iter().any(|each| *each > 0.0), "kernel {}", row.number);
+        }
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct PlanReport {
     pub ram: Ram,
     /// Flash.
     pub flash: Flash,
+    /// Time of a run, estimated.
+    pub time: Time,
     /// Whether no order and no placement needs a smaller arena, with these kernels.
     pub optimal: bool,
     /// Where the arena is fullest; `None` without steps.
@@ -75,6 +77,21 @@ pub struct Flash {
     pub region: Option<String>,
 }
 
+/// Time of a run, estimated.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Time {
+    /// Instructions of a run; `None` where a kernel was not measured on the CPU family.
+    pub instructions: Option<u64>,
+    /// The board's clock cycles for an instruction; `None` where its file does not say.
+    pub cycles_per_instruction: Option<f64>,
+    /// The clock that seconds are meant at; `None` where they are not known on this board.
+    pub clock_hz: Option<u64>,
+    /// By which fraction a run may take more or less time than `seconds`; `None` where the board's file does not say.
+    pub error: Option<f64>,
+    /// Instructions times cycles over the clock; `None` where one of them is not known.
+    pub seconds: Option<f64>,
+}
+
 /// Where the arena is fullest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Peak {
@@ -110,6 +127,8 @@ pub struct Step {
     pub kernel: &'static str,
     /// Multiply-accumulates.
     pub macs: u64,
+    /// Instructions, estimated, without the executor's; `None` where the kernel was not measured on the CPU family.
+    pub instructions: Option<u64>,
     /// Names of the tensors it reads, in the kernel's order, packed constants included.
     pub inputs: Vec<String>,
     /// Names of the tensors it writes.

@@ -8,11 +8,13 @@ mod sample;
 pub mod svg;
 pub mod table;
 pub mod text;
+mod time;
 
 use std::collections::HashMap;
 
 use kiln_boards::{Board, MemoryKind};
 use kiln_build::fit::{Needs, main_region};
+use kiln_kernels::instructions::step_instructions;
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
@@ -38,6 +40,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
         name: step.name.clone(),
         kernel: step.kernel.name,
         macs: step.cost.macs,
+        instructions: step_instructions(planned.target, step.kernel.number, &step.workload).map(|n| n.round() as u64),
         inputs: windows.inputs.iter().map(|&t| name(t)).collect(),
         outputs: windows.outputs.iter().map(|&t| name(t)).collect(),
         scratch: step.scratch,
@@ -72,6 +75,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },
+        time: time::time(planned, entry, board),
         // The arena is the largest entry's: where that one can't be less, neither can the whole.
         optimal: planned.entries.iter().any(|e| e.arena == planned.arena_bytes && e.optimal),
         peak: (!entry.steps.is_empty()).then(|| peak(entry, &names)),

@@ -141,6 +141,14 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// A number to so many significant digits, whole digits all kept, zeros at the end left out: "0.35", "12", "123".
+pub fn significant(number: f64, digits: i32) -> String {
+    let magnitude = if number > 0.0 { number.log10().floor() as i32 + 1 } else { 1 };
+    let decimals = usize::try_from(digits - magnitude).unwrap_or(0);
+    let text = format!("{number:.decimals$}");
+    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+}
+
 /// The size of a memory in the largest unit of which it is a whole number: "256 KiB", "1 GiB". What is no
 /// whole number of KiB is rounded down, so that nobody counts on what is not there.
 pub fn memory(bytes: u64) -> String {
@@ -167,6 +175,11 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_000), "1,000");
         assert_eq!(thousands(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(significant(0.034_63, 2), "0.035");
+        assert_eq!(significant(0.996, 2), "1");
+        assert_eq!(significant(120.0, 4), "120");
+        assert_eq!(significant(16.384, 4), "16.38");
+        assert_eq!(significant(0.0, 2), "0");
         assert_eq!(memory(1 << 30), "1 GiB");
         assert_eq!(memory(4 << 20), "4 MiB");
         assert_eq!(memory(1_376 << 10), "1,376 KiB");

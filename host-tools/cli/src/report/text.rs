@@ -3,6 +3,7 @@
 use super::json::{Kind, PlanReport, Region, Short};
 use super::map::map;
 use super::table::{Align, Table, counted, memory, printable, shorten, thousands};
+use super::time;
 use crate::console::Style;
 
 /// The whole report on one board.
@@ -48,6 +49,7 @@ fn header(report: &PlanReport) -> String {
         counted(report.steps.len(), "step"),
         thousands(macs)
     ));
+    text.push_str(&format!("Time   {}\n", time::line(report)));
     text
 }
 
@@ -97,6 +99,7 @@ pub fn boards(model: &str, reports: &[PlanReport], style: Style) -> String {
         ("of", Align::Right),
         ("flash", Align::Right),
         ("of", Align::Right),
+        ("time (estimate)", Align::Right),
         ("", Align::Left),
     ];
     // Names stay whole, since they are what is typed next.
@@ -111,11 +114,13 @@ pub fn boards(model: &str, reports: &[PlanReport], style: Style) -> String {
             limit(report.ram.limit),
             thousands(report.flash.total),
             limit(report.flash.limit),
+            time::cell(&report.time),
             if short.is_empty() { "fits".to_owned() } else { format!("short of {}", short.join(" and ")) },
         ]);
     }
     format!(
-        "{}: bytes of RAM and of flash (constants, plan records and, where it can be estimated, code)\n\n{}",
+        "{}: bytes of RAM and of flash (constants, plan records and, where it can be estimated, code);\n\
+         time of a run, where it can be estimated\n\n{}",
         printable(model),
         table.render(style.width)
     )

@@ -36,6 +36,8 @@ fn check(report: &Value) {
         number(flash, "constants") + number(flash, "plan") + flash["code"].as_u64().unwrap_or(0)
     );
 
+    check_time(report);
+
     let tensors = list(report, "tensors");
     let names: HashSet<&str> = tensors.iter().map(|t| text(t, "name")).collect();
     assert_eq!(names.len(), tensors.len(), "two tensors of one name");
@@ -73,6 +75,26 @@ fn check(report: &Value) {
     let peak = list(&report["peak"], "tensors");
     let top = peak.iter().map(|name| end(by_name[name.as_str().unwrap()])).max();
     assert_eq!(top, Some(arena), "the peak is not where the arena ends");
+}
+
+/// The time follows from its factors, and is there only if they are.
+fn check_time(report: &Value) {
+    let time = &report["time"];
+    let factor = |key: &str| time[key].as_f64();
+    let seconds = factor("instructions").zip(factor("cycles_per_instruction")).zip(factor("clock_hz"));
+    match (seconds.map(|((instructions, cycles), hertz)| instructions * cycles / hertz), factor("seconds")) {
+        (Some(expected), Some(seconds)) => assert!((seconds / expected - 1.0).abs() < 1e-3, "{time}"),
+        (expected, seconds) => assert_eq!(expected, seconds, "{time}"),
+    }
+    assert_eq!(time["error"].is_null(), time["cycles_per_instruction"].is_null());
+    let steps: Vec<Option<u64>> = list(report, "steps").iter().map(|step| step["instructions"].as_u64()).collect();
+    let sum = steps.iter().copied().sum::<Option<u64>>();
+    assert_eq!(sum.is_some(), time["instructions"].is_u64(), "{time}");
+    // The rest is the executor's: some hundreds of instructions a step.
+    if let Some(sum) = sum {
+        let executor = number(time, "instructions") - sum;
+        assert!(executor <= 1_000 * steps.len() as u64, "{executor} instructions of {time}");
+    }
 }
 
 /// At one step, only its output and its inputs may lie over each other.
@@ -132,8 +154,11 @@ fn all_boards_at_once() {
     boards.iter().for_each(check);
     let table = kiln_fine(["plan", &arg(&model), "--board", "all"]);
     for board in boards {
-        let line = table.lines().find(|line| line.starts_with(text(board, "board"))).unwrap();
+        let line = table.lines().find(|line| line.starts_with(&format!("{} ", text(board, "board")))).unwrap();
         assert!(line.ends_with("fits"), "{line}");
+        // A time with its error, or none at all.
+        assert_eq!(line.contains('±'), board["time"]["seconds"].is_f64(), "{line}");
+        assert_eq!(line.contains('—'), board["time"]["seconds"].is_null(), "{line}");
     }
 }
 
