@@ -21,7 +21,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// How often all images are gone through
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 10)]
     epochs: u64,
     /// What random weights, order and dropout come from
     #[arg(long, default_value_t = 1)]
