@@ -254,11 +254,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_use_every_kernel() {
+    fn layers_use_every_kernel_of_imported_models() {
+        // From here on kernels are those of training steps and general graphs, which no importer makes yet. Plans
+        // with them have no estimate.
+        const OTHERS: u16 = 40;
         let options = Options { budget: Budget { nodes: 0 }, ..Options::for_target(TargetId::ARMV7EM) };
         let planned = plan(&graph().unwrap(), &options).unwrap();
         let used: BTreeSet<u16> = planned.kernels.iter().map(|kernel| kernel.number).collect();
-        for kernel in KERNELS.iter().filter(|kernel| kernel.runs_on(TargetId::ARMV7EM)) {
+        for kernel in KERNELS.iter().filter(|kernel| kernel.runs_on(TargetId::ARMV7EM) && kernel.number < OTHERS) {
             assert!(used.contains(&kernel.number), "no layer is computed by {}", kernel.name);
         }
     }
