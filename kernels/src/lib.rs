@@ -9,16 +9,22 @@
 
 #![cfg_attr(not(test), no_std)]
 
+// What the CPU at hand has is asked of the standard library.
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+extern crate std;
+
 mod add;
 mod arithmetic;
 mod blocks;
 mod cast;
 mod conv2d;
+mod conv2d_blocked;
 mod conv2d_grad;
 mod copy;
 mod depthwise;
 mod dequantize;
 mod fully_connected;
+mod gather;
 #[cfg(feature = "host")]
 mod lag;
 mod lanes;
@@ -29,9 +35,11 @@ mod map;
 #[cfg(feature = "host")]
 mod map_program;
 mod matmul;
+mod matmul_blocked;
 mod movement;
 mod pool2d;
 mod pool2d_grad;
+mod product;
 mod quantize;
 mod random;
 mod reduce;
@@ -43,6 +51,7 @@ mod strided;
 #[cfg(feature = "host")]
 pub mod table;
 mod transpose;
+mod vector;
 mod vectors;
 
 pub mod parameters {
