@@ -208,21 +208,28 @@ pub(crate) struct Product<L, R, O> {
 }
 
 /// The sums of a tile over `depth` elements: rows of the left panel at `a`, [`DEPTH`] apart; the right panel at `b`.
+/// Where `NARROW`, its second vectors are left out.
 ///
 /// # Safety
 ///
 /// Both panels have `depth` elements for each row and column of a tile; the CPU has these vectors.
 #[inline(always)]
-unsafe fn sums<V: Vector, const ROWS: usize>(mut a: *const f32, mut b: *const f32, depth: usize) -> [[V; 2]; ROWS] {
+unsafe fn sums<V: Vector, const ROWS: usize, const NARROW: bool>(
+    mut a: *const f32,
+    mut b: *const f32,
+    depth: usize,
+) -> [[V; 2]; ROWS] {
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [[V::zero(); 2]; ROWS];
         for _ in 0..depth {
-            let right = [V::load(b), V::load(b.wrapping_add(V::LANES))];
+            let right = [V::load(b), if NARROW { V::zero() } else { V::load(b.wrapping_add(V::LANES)) }];
             for (row, [low, high]) in sums.iter_mut().enumerate() {
                 let left = V::splat(a.wrapping_add(row.wrapping_mul(DEPTH)).read());
                 *low = low.multiply_add(left, right[0]);
-                *high = high.multiply_add(left, right[1]);
+                if !NARROW {
+                    *high = high.multiply_add(left, right[1]);
+                }
             }
             a = a.wrapping_add(1);
             b = b.wrapping_add(V::LANES.wrapping_mul(2));
@@ -343,10 +350,12 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                 // SAFETY: the caller's promise; scratch has room for all panels, of `width` columns each.
                 unsafe {
                     product.right.pack::<V>((from, depth), (column.wrapping_add(at), n), to, width);
-                    if n < width {
+                    // Columns that only fill up the last vector.
+                    let used = if n <= V::LANES { V::LANES } else { width };
+                    if n < used {
                         for line in 0..depth {
                             let rest = to.wrapping_add(line.wrapping_mul(width)).wrapping_add(n);
-                            clear::<V>(rest, width.wrapping_sub(n));
+                            clear::<V>(rest, used.wrapping_sub(n));
                         }
                     }
                 }
@@ -378,7 +387,13 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                         let last = from.wrapping_add(depth) == product.depth;
                         let place = Place { rows, column: column.wrapping_add(at), columns: n, first: from == 0, last };
                         // SAFETY: the panels were packed above; the rest is the caller's promise.
-                        unsafe { write::<V, ROWS>(sums::<V, ROWS>(a, b, depth), &place, &product.finish) };
+                        unsafe {
+                            if n <= V::LANES {
+                                write::<V, ROWS>(sums::<V, ROWS, true>(a, b, depth), &place, &product.finish);
+                            } else {
+                                write::<V, ROWS>(sums::<V, ROWS, false>(a, b, depth), &place, &product.finish);
+                            }
+                        }
                     }
                     at = at.wrapping_add(width);
                     b = b.wrapping_add(panel);

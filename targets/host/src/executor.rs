@@ -191,14 +191,15 @@ impl Executor {
         if !step.row.check(&call) {
             return None;
         }
-        // SAFETY: the check was passed. Windows lie inside the arena, the plan's constants (never written: `new`
-        // saw to it) or buffers that `run` borrows, all of the sizes that `new` proved, and with at least
-        // `over_read` bytes behind them. The planner proved the overlaps; a step that is shared has none.
         if step.shares < 2 {
+            // SAFETY: the check was passed. Windows lie inside the arena, the plan's constants (never written: `new`
+            // saw to it) or buffers that `run` borrows, all of the sizes that `new` proved, and with at least
+            // `over_read` bytes behind them. The planner proved the overlaps.
             unsafe { step.row.run(&call) };
         } else {
             let share = Share { row: step.row, inputs, outputs, parameters, rows: step.rows, count: step.shares };
-            // SAFETY: as above; the further scratch is as large as the windows it stands for.
+            // SAFETY: as above. `Step::shares` saw that what is written overlaps nothing; `new` made as much scratch
+            // for each further share as the step has.
             unsafe { share.run(scratch, &self.scratch) };
         }
         Some(())
@@ -215,27 +216,30 @@ unsafe impl Send for Externals {}
 unsafe impl Sync for Externals {}
 
 impl Step {
-    /// How many threads are to share the rows. A step whose output overlaps what it reads is a walk in order.
+    /// How many threads are to share the rows. A step that writes where it reads, or twice in one place, is a walk in
+    /// order.
     fn shares(&self, threads: usize, cost: &Cost) -> usize {
         let rows = self.rows.end.saturating_sub(self.rows.begin) as usize;
         let worth = cost.macs / SHARE_MACS + cost.bytes / SHARE_BYTES;
         let most = threads.min(rows).min(usize::try_from(worth).unwrap_or(usize::MAX));
-        let (inputs, rest) = self.operands.split_at(self.inputs);
-        let outputs = &rest[..self.outputs];
-        let overlaps = outputs.iter().any(|output| inputs.iter().any(|input| output.overlaps(input)));
+        let mut written = self.operands.iter().enumerate().skip(self.inputs);
+        let overlaps =
+            written.any(|(i, own)| self.operands.iter().enumerate().any(|(j, other)| i != j && own.overlaps(other)));
         if overlaps { 1 } else { most.max(1) }
     }
 
     /// Bytes of all its scratch windows, each aligned.
     fn scratch_bytes(&self) -> usize {
-        let scratch = &self.operands[self.inputs + self.outputs..];
-        scratch.iter().map(|o| o.bytes.next_multiple_of(SCRATCH_ALIGN)).sum()
+        self.operands.iter().skip(self.inputs + self.outputs).map(|o| o.bytes.next_multiple_of(SCRATCH_ALIGN)).sum()
     }
 }
 
 impl Operand {
     /// Whether two may have bytes in common.
     fn overlaps(&self, other: &Operand) -> bool {
+        if self.bytes == 0 || other.bytes == 0 {
+            return false;
+        }
         match (&self.place, &other.place) {
             (Spot::Arena(a), Spot::Arena(b)) => *a < b + other.bytes && *b < a + self.bytes,
             // Outputs are buffers of their own.

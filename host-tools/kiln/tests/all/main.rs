@@ -3,4 +3,5 @@
 mod gradients;
 mod record;
 mod reference;
+mod threads;
 mod trace;
