@@ -2,7 +2,11 @@
 //!
 //! All in one run: for each workload the contestants take turns, so that whatever else the machine does meets them
 //! alike, and the least and the median time of each are printed with the ratios. The peak takes part too: as many
-//! independent multiply-adds as the registers hold, scaled to the product's, divided by the threads.
+//! independent multiply-adds as the registers hold, scaled to the product's, divided by the threads. Of one thread the
+//! processor's time is measured, which other processes lengthen less than the clock's; of several the clock's.
+//!
+//! candle takes part where it has as many threads, which it reads from the environment; Debian's PyTorch multiplies
+//! with whatever BLAS is installed: with `libopenblas0-pthread`, set `OPENBLAS_NUM_THREADS` too.
 //!
 //!     RAYON_NUM_THREADS=1 cargo run --release --manifest-path ci/bench/Cargo.toml -- [ROUNDS]
 
@@ -13,6 +17,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use candle_core as candle;
+use cpu_time::ThreadTime;
 use kiln::{ConvOptions, Device, Distribution, Int, Tensor, realize_all};
 
 use torch::Torch;
@@ -30,22 +35,22 @@ fn main() -> Result<()> {
             let a = Tensor::<2>::random([n, n], Distribution::Normal, &device);
             let b = Tensor::<2>::random([n, n], Distribution::Normal, &device);
             realize_all(&[&a, &b])?;
-            let mut all: Vec<Contestant> = vec![
-                ("kiln".into(), Box::new(|| timed(|| Ok(a.matmul(&b).realize()?)))),
-                ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "matmul", n))),
-            ];
             // candle's threads are set by RAYON_NUM_THREADS, once for a run.
-            let own = std::env::var("RAYON_NUM_THREADS").map_or(true, |set| set == threads.to_string());
+            let own = std::env::var("RAYON_NUM_THREADS").is_ok_and(|set| set == threads.to_string());
             let cpu = candle::Device::Cpu;
             let (ca, cb) =
                 (candle::Tensor::randn(0f32, 1., (n, n), &cpu)?, candle::Tensor::randn(0f32, 1., (n, n), &cpu)?);
+            let mut all: Vec<Contestant> = vec![
+                ("kiln".into(), Box::new(|| timed(threads, || Ok(a.matmul(&b).realize()?)))),
+                ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "matmul", n))),
+            ];
             if own {
-                all.push(("candle".into(), Box::new(|| timed(|| Ok(drop(ca.matmul(&cb)?))))));
+                all.push(("candle".into(), Box::new(|| timed(threads, || Ok(drop(ca.matmul(&cb)?))))));
             }
             // In turns with the products: what the core can do varies with what others do on it.
             for (name, flops, run) in peak::contestants() {
                 let scale = 2.0 * (n as f64).powi(3) / flops / threads as f64;
-                all.push((name.into(), Box::new(move || timed(|| Ok(run())).map(|seconds| seconds * scale))));
+                all.push((name.into(), Box::new(move || timed(threads, || Ok(run())).map(|seconds| seconds * scale))));
             }
             let rounds = if n == 2048 { rounds.div_ceil(3) } else { rounds };
             compare(&format!("matmul {n}, {threads} threads"), 2.0 * (n as f64).powi(3), rounds, all)?;
@@ -56,7 +61,7 @@ fn main() -> Result<()> {
             realize_all(&[&x, &w])?;
             let options = ConvOptions { padding: [1; 4], ..ConvOptions::default() };
             let all: Vec<Contestant> = vec![
-                ("kiln".into(), Box::new(|| timed(|| Ok(x.conv2d(&w, None, options).realize()?)))),
+                ("kiln".into(), Box::new(|| timed(threads, || Ok(x.conv2d(&w, None, options).realize()?)))),
                 ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "conv", batch))),
             ];
             let flops = 2.0 * (batch * 56 * 56 * 64 * 576) as f64;
@@ -64,7 +69,7 @@ fn main() -> Result<()> {
         }
         let mut step = Mnist::new(&device, 64)?;
         let all: Vec<Contestant> = vec![
-            ("kiln".into(), Box::new(move || timed(|| step.run()))),
+            ("kiln".into(), Box::new(move || timed(threads, || step.run()))),
             ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "mnist", 64))),
         ];
         compare(&format!("MNIST step, batch 64, {threads} threads"), 0.0, 2 * rounds, all)?;
@@ -78,10 +83,12 @@ fn load() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
 }
 
-fn timed(f: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let start = Instant::now();
+/// The seconds `f` takes: of this thread's processor time where it is the only one.
+fn timed(threads: usize, f: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let (clock, own) = (Instant::now(), ThreadTime::now());
     f()?;
-    Ok(start.elapsed().as_secs_f64())
+    let elapsed = if threads == 1 { own.elapsed() } else { clock.elapsed() };
+    Ok(elapsed.as_secs_f64())
 }
 
 /// Lets contestants take turns and prints what they took; ratios are times of the others over the first one's.

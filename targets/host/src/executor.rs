@@ -41,10 +41,10 @@ struct Operand {
     bytes: usize,
 }
 
-/// Multiply-accumulates from which on a step is worth a thread more: see `ci/bench`.
-const SHARE_MACS: u64 = 500_000;
+/// Multiply-accumulates that are worth a thread more: about 30 microseconds, several times what it takes to wake one.
+const SHARE_MACS: u64 = 2_000_000;
 /// The same of bytes read and written.
-const SHARE_BYTES: u64 = 256 << 10;
+const SHARE_BYTES: u64 = 1 << 20;
 /// What scratch windows are aligned to.
 pub(crate) const SCRATCH_ALIGN: usize = 64;
 
