@@ -9,13 +9,12 @@ fn compute(threads: usize) -> Vec<Vec<u32>> {
     let normal = |dims: [usize; 4]| Tensor::<4>::random(dims, Distribution::Normal, &device);
     let images = normal([9, 29, 31, 5]);
     let w = [normal([24, 3, 3, 5]).require_grad(), normal([20, 3, 3, 24]).require_grad()];
-    let last = Tensor::<2>::random([700, 1120], Distribution::Normal, &device).require_grad();
+    let last = Tensor::<2>::random([700, 980], Distribution::Normal, &device).require_grad();
     realize_all(&[&images, &w[0], &w[1], &last]).unwrap();
     let options = ConvOptions { padding: [1; 4], stride: [2, 2], ..ConvOptions::default() };
     let h = images.conv2d(&w[0], None, ConvOptions::default()).relu().max_pool2d([2, 2], [2, 2], [0; 4]);
     let h = h.conv2d(&w[1], None, options).tanh();
-    let scores = h.reshape([9, h.dims()[1] * h.dims()[2] * 20]).narrow(1, 0..1120);
-    let scores = scores.matmul_transposed(&last);
+    let scores = h.reshape([9, 980]).matmul_transposed(&last);
     let loss = scores.square().mean();
     let gradients = loss.backward().unwrap();
     let by: Vec<Tensor<4>> = w.iter().map(|w| w.grad(&gradients).unwrap()).collect();
