@@ -26,11 +26,13 @@ impl TargetId {
     pub const AARCH64: TargetId = TargetId(48);
     /// x86-64.
     pub const X86_64: TargetId = TargetId(64);
+    /// x86-64 with AVX2 and FMA (level x86-64-v3); AVX-512 is used where it is found.
+    pub const X86_64_V3: TargetId = TargetId(65);
     /// WebAssembly, 32-bit.
     pub const WASM32: TargetId = TargetId(80);
 
     /// Name and number of every family known here.
-    pub const ALL: [(&'static str, TargetId); 10] = [
+    pub const ALL: [(&'static str, TargetId); 11] = [
         ("portable", Self::PORTABLE),
         ("armv6-m", Self::ARMV6M),
         ("armv7-m", Self::ARMV7M),
@@ -40,6 +42,7 @@ impl TargetId {
         ("rv32imc", Self::RV32IMC),
         ("aarch64", Self::AARCH64),
         ("x86-64", Self::X86_64),
+        ("x86-64-v3", Self::X86_64_V3),
         ("wasm32", Self::WASM32),
     ];
 

@@ -36,12 +36,12 @@ const TOGETHER: usize = 8;
 
 impl Conv2dGradParameters {
     /// Channels of a group: of the image, of the gradient.
-    fn per_group(&self) -> (u32, u32) {
+    pub(crate) fn per_group(&self) -> (u32, u32) {
         let of = |channels: u32| channels.checked_div(self.groups).unwrap_or(0);
         (of(self.spatial.input.channels), of(self.spatial.output.channels))
     }
 
-    fn taps(&self) -> u64 {
+    pub(crate) fn taps(&self) -> u64 {
         self.spatial.kernel[0] as u64 * self.spatial.kernel[1] as u64
     }
 
@@ -57,7 +57,7 @@ impl Conv2dGradParameters {
     }
 }
 
-fn check_input(call: &Call<'_>) -> bool {
+pub(crate) fn check_input(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dGradParameters>() else { return false };
     let rows = call.rows.end;
     p.images != 0
@@ -66,7 +66,7 @@ fn check_input(call: &Call<'_>) -> bool {
         && p.spatial.check_backwards(rows, &[call.output(0)], call.input(0), 4)
 }
 
-fn check_weight(call: &Call<'_>) -> bool {
+pub(crate) fn check_weight(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dGradParameters>() else { return false };
     let Some(rows) = p.images.checked_mul(p.spatial.input.height) else { return false };
     p.images != 0
@@ -394,13 +394,13 @@ pub(crate) mod host {
         Some(Conv2dGradParameters { spatial: lowering::spatial(x, y, &conv.window(w))?, images, groups: conv.groups })
     }
 
-    fn by_input(operation: &Operation<'_>) -> Option<Conv2dGradParameters> {
+    pub(crate) fn by_input(operation: &Operation<'_>) -> Option<Conv2dGradParameters> {
         let (Op::Conv2dInputGrad(op), [d, w]) = (operation.op, operation.inputs) else { return None };
         let sound = lowering::is_sound(operation, DType::F32);
         sound.then(|| parameters(&op.conv, &operation.output.ty, &w.ty, &d.ty))?
     }
 
-    fn by_weights(operation: &Operation<'_>) -> Option<Conv2dGradParameters> {
+    pub(crate) fn by_weights(operation: &Operation<'_>) -> Option<Conv2dGradParameters> {
         let (Op::Conv2dWeightGrad(op), [x, d]) = (operation.op, operation.inputs) else { return None };
         let sound = lowering::is_sound(operation, DType::F32);
         sound.then(|| parameters(&op.conv, &x.ty, &operation.output.ty, &d.ty))?

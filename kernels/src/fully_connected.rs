@@ -37,7 +37,7 @@ pub const FULLY_CONNECTED_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(34, 4, 0, check::<F32>, run::<F32>) };
 
-fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
+pub(crate) fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<FullyConnectedParameters>() else { return false };
     let weights = (p.inputs as usize).checked_mul(p.outputs as usize);
     vectors::fit(call.input(0), call.rows.end, p.inputs, p.input_pitch, A::SIZE)
@@ -135,6 +135,11 @@ pub(crate) mod host {
         };
         let rows = x.ty.shape.elements()?.checked_div(inputs as u64)?;
         Some((parameters, u32::try_from(rows).ok()?))
+    }
+
+    /// The parameters of a float32 layer.
+    pub(crate) fn float(operation: &Operation<'_>) -> Option<FullyConnectedParameters> {
+        parameters(operation, DType::F32).map(|(p, _)| p)
     }
 
     /// As for convolution, but weights may have a zero point if it is the same for all.

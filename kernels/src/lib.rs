@@ -9,6 +9,10 @@
 
 #![cfg_attr(not(test), no_std)]
 
+// What the CPU at hand has is asked of the standard library.
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+extern crate std;
+
 mod add;
 mod arithmetic;
 mod blocks;
@@ -18,11 +22,13 @@ pub mod code;
 #[cfg(feature = "host")]
 mod code_bytes;
 mod conv2d;
+mod conv2d_blocked;
 mod conv2d_grad;
 mod copy;
 mod depthwise;
 mod dequantize;
 mod fully_connected;
+mod gather;
 #[cfg(feature = "host")]
 mod instruction_figures;
 #[cfg(feature = "host")]
@@ -37,9 +43,11 @@ mod map;
 #[cfg(feature = "host")]
 mod map_program;
 mod matmul;
+mod matmul_blocked;
 mod movement;
 mod pool2d;
 mod pool2d_grad;
+mod product;
 mod quantize;
 mod random;
 mod reduce;
@@ -52,6 +60,7 @@ mod strided;
 #[cfg(feature = "host")]
 pub mod table;
 mod transpose;
+mod vector;
 mod vectors;
 #[cfg(feature = "host")]
 pub mod workload;

@@ -38,7 +38,7 @@ const DEPTH: usize = if cfg!(target_pointer_width = "64") { 256 } else { 16 };
 /// A column of tiles of `b`, packed.
 type Panel = [[f32; TILE.1]; DEPTH];
 
-fn check(call: &Call<'_>) -> bool {
+pub(crate) fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<MatMulParameters>() else { return false };
     let holds = |window: kiln_core::Window, rows: u32, columns: u32| {
         let matrix = rows as u64 * columns as u64;
@@ -211,7 +211,7 @@ pub(crate) mod host {
         native: None,
     };
 
-    fn parameters(operation: &Operation<'_>) -> Option<(MatMulParameters, u32)> {
+    pub(crate) fn parameters(operation: &Operation<'_>) -> Option<(MatMulParameters, u32)> {
         let Op::MatMul(op) = operation.op else { return None };
         let [a, b] = operation.inputs else { return None };
         if !lowering::is_sound(operation, DType::F32) {

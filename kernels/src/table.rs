@@ -66,14 +66,18 @@ pub struct Kernel {
     pub lag: fn(operation: &Operation<'_>, input: usize, direction: Direction) -> Option<u64>,
     /// The body that runs on any CPU, for this number's packing and parameters.
     pub portable: Row,
-    /// The body for the CPU this build is for, if it has one of its own.
+    /// The body for the CPUs of this build's architecture, if it has one of its own; with the same alignment and
+    /// over-read.
     pub native: Option<Row>,
 }
 
 impl Kernel {
     /// The body to run on this CPU.
-    pub fn row(&self) -> Row {
-        self.native.unwrap_or(self.portable)
+    pub const fn row(&self) -> Row {
+        match self.native {
+            Some(native) => native,
+            None => self.portable,
+        }
     }
 
     /// Whether plans for `target` may use it.
@@ -113,10 +117,7 @@ pub const fn host_rows() -> [Row; KERNEL_COUNT] {
     let mut i = 0;
     while i < KERNEL_COUNT {
         let kernel = if i < KERNELS.len() { &KERNELS[i] } else { &REFERENCES[i - KERNELS.len()] };
-        rows[i] = match kernel.native {
-            Some(native) => native,
-            None => kernel.portable,
-        };
+        rows[i] = kernel.row();
         i += 1;
     }
     rows

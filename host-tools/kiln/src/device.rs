@@ -34,9 +34,15 @@ struct Inner {
 }
 
 impl Device {
-    /// This computer's CPU.
+    /// This computer's CPU, with as many threads as the process may run at once.
     pub fn cpu() -> Device {
         Device::new(Box::new(Cpu::new()))
+    }
+
+    /// This computer's CPU with `threads` threads, at least one. The results are the same bit for bit whatever their
+    /// number.
+    pub fn cpu_threads(threads: usize) -> Device {
+        Device::new(Box::new(Cpu::with_threads(threads)))
     }
 
     /// A device that computes with `backend`.

@@ -57,8 +57,27 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         53 => gradients::average_pool(random),
         54 => gradients::max_pool(random),
         55 => gradients::max_pool_pick(random),
+        96 => training::matmul(random),
+        97 => tamed(fully_connected(DType::F32, random), random),
+        98 => tamed(suited(number, || conv2d(DType::F32, random)), random),
+        99 => suited(number, || gradients::conv2d_input(random)),
+        100 => suited(number, || gradients::conv2d_weight(random)),
         _ => panic!("row {number} has no generator: add one"),
     }
+}
+
+/// The first case that the kernel takes: those over products leave narrow ones to others.
+fn suited(number: u16, mut case: impl FnMut() -> Case) -> Case {
+    let kernel = kiln_kernels::table::kernel(number).unwrap();
+    first(|| Some(case()).filter(|case| case.operation(|o| (kernel.applies)(o))))
+}
+
+/// The same case over numbers whose sums do not overflow, so that any order gives about the same.
+fn tamed(mut case: Case, random: &mut Random) -> Case {
+    for input in &mut case.inputs {
+        input.data = training::tame(input.ty.shape.dims(), random).data;
+    }
+    case
 }
 
 pub(crate) fn ty(dtype: DType, dims: &[u32]) -> TensorType {

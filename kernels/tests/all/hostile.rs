@@ -4,17 +4,19 @@ use kiln_core::{Call, Direction, Row, RowRange, Window};
 use kiln_kernels::table::KERNELS;
 
 use crate::generate::case;
-use crate::support::{Guarded, Random, Words};
+use crate::support::{Guarded, Random, Words, scratch};
 
 const TRIES: u64 = if cfg!(miri) { 10 } else { 20_000 };
 
 /// Runs `row` if its check lets it; guards and inputs must stay as they are.
-fn attempt(row: &Row, sources: &[Vec<u8>], output: &[u8], parameters: &[u8], rows: RowRange) -> bool {
+fn attempt(row: &Row, sources: &[Vec<u8>], output: &[u8], sizes: &[usize], parameters: &[u8], rows: RowRange) -> bool {
     let mut inputs: Vec<Guarded> = sources.iter().map(|s| Guarded::new(s, 0)).collect();
     let mut to = Guarded::new(output, 0);
     let windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
     let outputs = [to.window()];
-    let mut call = Call::new(&windows, &outputs, &[], parameters, rows);
+    let mut own = scratch(sizes);
+    let windows_of_scratch: Vec<Window> = own.iter_mut().map(Guarded::window).collect();
+    let mut call = Call::new(&windows, &outputs, &windows_of_scratch, parameters, rows);
     if !row.check(&call) {
         return false;
     }
@@ -24,6 +26,9 @@ fn attempt(row: &Row, sources: &[Vec<u8>], output: &[u8], parameters: &[u8], row
         unsafe { row.run(&call) };
     }
     to.bytes();
+    for guarded in &own {
+        guarded.bytes();
+    }
     for (input, source) in inputs.iter().zip(sources) {
         assert!(input.bytes() == source, "row {} wrote to an input", row.number());
     }
@@ -42,14 +47,15 @@ fn word(random: &mut Random) -> u32 {
 fn random_parameters() {
     for kernel in KERNELS {
         let mut random = Random::new(kernel.number as u64);
-        let words = case(kernel.number, &mut random).prepare(kernel).parameters.0.len();
+        let prepared = case(kernel.number, &mut random).prepare(kernel);
+        let words = prepared.parameters.0.len();
         for _ in 0..TRIES {
             let sources: Vec<Vec<u8>> =
                 (0..random.range(0, 3)).map(|_| vec![0x42; random.size(0, 16) as usize * 4]).collect();
             let output = vec![0; random.size(0, 16) as usize * 4];
             let parameters = Words((0..words).map(|_| word(&mut random)).collect());
             let rows = RowRange { begin: word(&mut random), end: word(&mut random) };
-            attempt(&kernel.portable, &sources, &output, parameters.bytes(), rows);
+            attempt(&kernel.portable, &sources, &output, &prepared.scratch, parameters.bytes(), rows);
         }
     }
 }
@@ -89,7 +95,7 @@ fn mutated_parameters() {
                 }
                 _ => {}
             }
-            let ran = attempt(&kernel.portable, &sources, &output, parameters.bytes(), rows);
+            let ran = attempt(&kernel.portable, &sources, &output, &prepared.scratch, parameters.bytes(), rows);
             *if ran { &mut passed } else { &mut refused } += 1;
         }
         println!("{}: {passed} ran, {refused} were refused", kernel.name);
@@ -109,25 +115,30 @@ fn every_window_is_checked() {
             let output = vec![0; case.output.bytes()];
             let rows = RowRange { begin: 0, end: prepared.rows };
             let words = &prepared.parameters;
-            let row = &kernel.portable;
-            assert!(attempt(row, &sources, &output, words.bytes(), rows));
-            assert!(!attempt(row, &sources, &output[1..], words.bytes(), rows), "{}", kernel.name);
+            let (row, scratch) = (&kernel.portable, &prepared.scratch);
+            assert!(attempt(row, &sources, &output, scratch, words.bytes(), rows));
+            assert!(!attempt(row, &sources, &output[1..], scratch, words.bytes(), rows), "{}", kernel.name);
             // A slice need not read its input to the end.
             let whole = if kernel.number == 46 { 0 } else { sources.len() };
             for i in 0..whole {
                 let mut short = sources.clone();
                 short[i].pop();
-                assert!(!attempt(row, &short, &output, words.bytes(), rows), "{} window {i}", kernel.name);
+                assert!(!attempt(row, &short, &output, scratch, words.bytes(), rows), "{} window {i}", kernel.name);
+            }
+            for i in 0..scratch.len() {
+                let mut short = scratch.clone();
+                short[i] -= 1;
+                assert!(!attempt(row, &sources, &output, &short, words.bytes(), rows), "{} scratch {i}", kernel.name);
             }
             let more = RowRange { begin: 0, end: prepared.rows + 1 };
-            assert!(!attempt(row, &sources, &output, words.bytes(), more), "{}", kernel.name);
-            assert!(!attempt(row, &sources, &output, &words.bytes()[4..], rows), "{}", kernel.name);
-            if let 1 | 2 | 4 | 5 | 32 | 33 | 35 | 36 | 51..=55 = kernel.number {
+            assert!(!attempt(row, &sources, &output, scratch, words.bytes(), more), "{}", kernel.name);
+            assert!(!attempt(row, &sources, &output, scratch, &words.bytes()[4..], rows), "{}", kernel.name);
+            if let 1 | 2 | 4 | 5 | 32 | 33 | 35 | 36 | 51..=55 | 98..=100 = kernel.number {
                 // Line buffers; and pitches of 0, over which loops could run for ever.
                 for (word, value) in [(20, 3), (3, 0), (4, 0), (5, 0), (9, 0), (10, 0), (11, 0)] {
                     let mut changed = words.clone();
                     changed.0[word] = value;
-                    let ran = attempt(row, &sources, &output, changed.bytes(), rows);
+                    let ran = attempt(row, &sources, &output, scratch, changed.bytes(), rows);
                     assert!(!ran, "{} with word {word} = {value}", kernel.name);
                 }
             }

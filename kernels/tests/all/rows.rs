@@ -1,14 +1,14 @@
 //! Rows against references: whole, and cut into ranges.
 
-use kiln_core::{DType, Direction};
-use kiln_kernels::table::{KERNELS, kernel};
+use kiln_core::{DType, Direction, Row};
+use kiln_kernels::table::{KERNELS, Kernel, kernel};
 
 use crate::generate::{SHAPES, case, log_softmax_of, softmax_of};
 use crate::support::{Case, Job, Random, floats};
 
 /// Rows that sum products, or elements, in another order than their references or with other roundings: equal
 /// within [`OF_THE_SUM`] times the sum of the terms' magnitudes.
-const SUMS: [u16; 5] = [43, 45, 51, 52, 53];
+const SUMS: [u16; 10] = [43, 45, 51, 52, 53, 96, 97, 98, 99, 100];
 /// See [`SUMS`].
 const OF_THE_SUM: f32 = 2e-6;
 /// Rows that compute in single precision what references compute in double: equal within 1e-6, of the value
@@ -39,6 +39,11 @@ pub(crate) fn agree_within(number: u16, dtype: DType, got: &[u8], want: &[u8], m
         })
 }
 
+/// A kernel's portable row and, if it has one for this CPU, the native.
+fn bodies(kernel: &Kernel) -> impl Iterator<Item = &Row> {
+    [&kernel.portable].into_iter().chain(&kernel.native)
+}
+
 #[test]
 fn every_row_equals_its_reference() {
     for kernel in KERNELS {
@@ -47,8 +52,8 @@ fn every_row_equals_its_reference() {
             let case = case(kernel.number, &mut random);
             let prepared = case.prepare(kernel);
             let want = case.reference();
-            for &direction in kernel.directions {
-                let job = Job::new(kernel, &case, &prepared, direction);
+            for (&direction, row) in kernel.directions.iter().flat_map(|d| bodies(kernel).map(move |row| (d, row))) {
+                let job = Job::new(kernel, row, &case, &prepared, direction);
                 let rows = prepared.rows;
                 let got = job.run(&[(0, rows)], &mut random);
                 assert!(
@@ -104,7 +109,7 @@ fn softmax_of_long_vectors() {
                 }
                 let kernel = kernel(number).unwrap();
                 let prepared = case.prepare(kernel);
-                let job = Job::new(kernel, &case, &prepared, Direction::Up);
+                let job = Job::new(kernel, &kernel.portable, &case, &prepared, Direction::Up);
                 let got = job.run(&[(0, 1)], &mut Random::new(seed));
                 assert!(got == case.reference(), "{}, {length}, seed {seed}", kernel.name);
             }

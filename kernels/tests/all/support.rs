@@ -2,7 +2,7 @@
 
 use kiln_core::{Call, DType, Direction, Row, RowRange, TensorType, Window};
 use kiln_kernels::table::{Emit, Kernel, Operand, Operation};
-use kiln_ops::{Arg, ArgMut, Op, QuantRef};
+use kiln_ops::{Activation, Arg, ArgMut, Op, QuantRef};
 
 /// Seeded random numbers.
 pub(crate) struct Random(oorandom::Rand64);
@@ -102,6 +102,11 @@ impl Case {
     /// What the reference computes of the inputs' magnitudes: for sums of products the sum of the products'.
     pub(crate) fn magnitudes(&self) -> Vec<f32> {
         let mut case = self.clone();
+        match &mut case.op {
+            Op::Conv2d(op) => op.activation = Activation::None,
+            Op::FullyConnected(op) => op.activation = Activation::None,
+            _ => {}
+        }
         for input in case.inputs.iter_mut().filter(|i| i.ty.dtype == DType::F32) {
             input.data = floats(&input.data).iter().flat_map(|x| x.abs().to_le_bytes()).collect();
         }
@@ -141,6 +146,7 @@ pub(crate) enum Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) windows: Vec<Source>,
+    pub(crate) scratch: Vec<usize>,
     pub(crate) parameters: Words,
     pub(crate) rows: u32,
 }
@@ -172,8 +178,8 @@ impl Emit for Prepared {
         self.windows.push(Source::Constant(data));
     }
 
-    fn scratch(&mut self, _: u64) {
-        panic!("no plain kernel needs scratch");
+    fn scratch(&mut self, bytes: u64) {
+        self.scratch.push(bytes as usize);
     }
 
     fn parameters(&mut self, bytes: &[u8]) {
@@ -229,15 +235,29 @@ pub(crate) struct Job<'a> {
     pub(crate) row: &'a Row,
     pub(crate) sources: Vec<Vec<u8>>,
     pub(crate) output_bytes: usize,
+    pub(crate) scratch: &'a [usize],
     pub(crate) parameters: &'a [u8],
     pub(crate) rows: u32,
     pub(crate) direction: Direction,
 }
 
+/// Scratch between guards, holding nothing that means anything.
+pub(crate) fn scratch(sizes: &[usize]) -> Vec<Guarded> {
+    sizes.iter().map(|&bytes| Guarded::new(&vec![0xff; bytes], 4)).collect()
+}
+
 impl<'a> Job<'a> {
-    pub(crate) fn new(kernel: &'a Kernel, case: &Case, prepared: &'a Prepared, direction: Direction) -> Job<'a> {
+    pub(crate) fn new(
+        kernel: &Kernel,
+        row: &'a Row,
+        case: &Case,
+        prepared: &'a Prepared,
+        direction: Direction,
+    ) -> Job<'a> {
+        assert_eq!(kernel.number, row.number());
         Job {
-            row: &kernel.portable,
+            row,
+            scratch: &prepared.scratch,
             sources: case.sources(prepared),
             output_bytes: case.output.bytes(),
             parameters: prepared.parameters.bytes(),
@@ -249,7 +269,10 @@ impl<'a> Job<'a> {
     /// Checks the whole, then runs range by range.
     fn call(&self, windows: &[Window], output: Window, ranges: &[(u32, u32)]) {
         let outputs = [output];
-        let mut call = Call::new(windows, &outputs, &[], self.parameters, RowRange { begin: 0, end: self.rows });
+        let mut own = scratch(self.scratch);
+        let windows_of_scratch: Vec<Window> = own.iter_mut().map(Guarded::window).collect();
+        let rows = RowRange { begin: 0, end: self.rows };
+        let mut call = Call::new(windows, &outputs, &windows_of_scratch, self.parameters, rows);
         call.direction = self.direction;
         assert!(self.row.check(&call), "row {} refuses its own parameters", self.row.number());
         for &(begin, end) in ranges {
@@ -257,6 +280,9 @@ impl<'a> Job<'a> {
             // SAFETY: checked just above for all rows. Raw windows may overlap; if they do more
             // than the lag allows, numbers are wrong and nothing else.
             unsafe { self.row.run(&call) };
+        }
+        for guarded in &own {
+            guarded.bytes();
         }
     }
 

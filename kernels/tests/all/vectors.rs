@@ -140,7 +140,8 @@ fn clamped(bytes: Vec<u8>, (low, high): (i32, i32)) -> Vec<u8> {
 /// Runs a prepared case both ways it can walk.
 fn run(kernel: &Kernel, case: &Case, prepared: &Prepared, want: &[u8], name: &str) {
     for &direction in kernel.directions {
-        let got = Job::new(kernel, case, prepared, direction).run(&[(0, prepared.rows)], &mut Random::new(1));
+        let got = Job::new(kernel, &kernel.portable, case, prepared, direction)
+            .run(&[(0, prepared.rows)], &mut Random::new(1));
         assert!(got == want, "{name}: {} {direction:?} differs\ngot  {got:?}\nwant {want:?}", kernel.name);
     }
 }

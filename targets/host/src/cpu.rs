@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_core::TensorType;
 use kiln_kernels::table::{self, Operand, Operation};
-use kiln_ops::{Effect, Op, QuantRef};
+use kiln_ops::{Cost, Effect, Op, QuantRef};
 use kiln_planner::backend::{Backend, BackendError, Handle, Memory, MemoryInfo, Prepared};
 use kiln_planner::graph::Graph;
 use kiln_planner::solve::Budget;
 use kiln_planner::{Options, plan};
 
-use crate::{Buffer, Executor, native_target};
+use crate::{Buffer, Executor, Threads, native_target};
 
 /// Bytes of freed tensors that are kept for the next ones.
 const KEPT_BYTES: u64 = 1 << 28;
@@ -21,6 +21,7 @@ const KEPT_BYTES: u64 = 1 << 28;
 /// The host's CPU.
 pub struct Cpu {
     pool: Arc<Pool>,
+    threads: Threads,
 }
 
 /// Memory that tensors gave back, by size, and what is in use.
@@ -87,10 +88,15 @@ impl Pool {
 const NAME: &str = "cpu";
 
 impl Cpu {
-    /// The CPU with nothing in its memory.
+    /// The CPU with nothing in its memory, and as many threads as the process may run at once.
     #[expect(clippy::new_without_default, reason = "a device is chosen, not a default")]
     pub fn new() -> Cpu {
-        Cpu { pool: Arc::default() }
+        Cpu { pool: Arc::default(), threads: Threads::all() }
+    }
+
+    /// The CPU with `threads` threads, at least one. The results are the same whatever their number.
+    pub fn with_threads(threads: usize) -> Cpu {
+        Cpu { pool: Arc::default(), threads: Threads::new(threads) }
     }
 }
 
@@ -124,7 +130,9 @@ impl Backend for Cpu {
         let options = Options { external: true, budget: Budget { nodes: 0 }, ..Options::for_target(native_target()) };
         let planned = plan(graph, &options)?;
         let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
-        let executor = Executor::new(&planned.bytes, &name).map_err(failed)?;
+        let steps = planned.entries.get(entry).map_or(&[][..], |entry| &entry.steps);
+        let costs: Vec<Cost> = steps.iter().map(|step| step.cost).collect();
+        let executor = Executor::new(&planned.bytes, &name, self.threads.clone(), &costs).map_err(failed)?;
         let sizes = |ids: &[kiln_planner::graph::ValueId]| {
             ids.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
         };

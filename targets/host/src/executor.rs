@@ -3,14 +3,19 @@
 
 use kiln_core::plan::{ALIGN, CONSTANTS, EXTERNAL, NO_EXTENT, Place, STEP_DOWN, StepKind};
 use kiln_core::{Call, Direction, Error, MAX_OPERANDS, Plan, Row, RowRange, Window};
+use kiln_ops::Cost;
 
 use crate::runner::ROWS;
-use crate::{Buffer, RunError};
+use crate::threads::Share;
+use crate::{Buffer, RunError, Threads};
 
 /// An entry of a plan with its arena.
 pub struct Executor {
     plan: Buffer,
     arena: Buffer,
+    threads: Threads,
+    /// Scratch of the threads but the first, whose scratch the arena has.
+    scratch: Vec<Buffer>,
     steps: Vec<Step>,
     inputs: Vec<u64>,
     outputs: Vec<u64>,
@@ -26,6 +31,8 @@ struct Step {
     parameters: (usize, usize),
     rows: RowRange,
     direction: Direction,
+    /// How many threads share its rows.
+    shares: usize,
 }
 
 /// Where an operand lies.
@@ -33,6 +40,13 @@ struct Operand {
     place: Spot,
     bytes: usize,
 }
+
+/// Multiply-accumulates that are worth a thread more: about 30 microseconds, several times what it takes to wake one.
+const SHARE_MACS: u64 = 2_000_000;
+/// The same of bytes read and written.
+const SHARE_BYTES: u64 = 1 << 20;
+/// What scratch windows are aligned to.
+pub(crate) const SCRATCH_ALIGN: usize = 64;
 
 enum Spot {
     Arena(usize),
@@ -43,12 +57,14 @@ enum Spot {
 }
 
 impl Executor {
-    /// Takes a plan whose inputs and outputs are external, and allocates its arena.
+    /// Takes a plan whose inputs and outputs are external, and allocates its arena. `costs` has, for each step, the
+    /// multiply-accumulates and the bytes that it takes: steps that cost enough are shared among `threads`. Where it
+    /// is empty, none is. The results are the same bit for bit.
     ///
     /// # Errors
     ///
     /// [`RunError`] where the plan contradicts itself or there is no memory.
-    pub fn new(plan: &[u8], entry: &str) -> Result<Executor, RunError> {
+    pub fn new(plan: &[u8], entry: &str, threads: Threads, costs: &[Cost]) -> Result<Executor, RunError> {
         let plan = Buffer::copy_of(plan).ok_or(RunError::Memory(plan.len() as u64))?;
         let loaded = Plan::load_any_target(plan.as_slice())?;
         let found = loaded.entry_named(entry).ok_or_else(|| RunError::Entry {
@@ -96,11 +112,21 @@ impl Executor {
                 parameters: (parameters.as_ptr().addr() - plan.pointer().addr(), parameters.len()),
                 rows: RowRange { begin: record.row_begin, end: record.row_end },
                 direction: if record.flags & STEP_DOWN != 0 { Direction::Down } else { Direction::Up },
+                shares: 1,
             });
         }
+        let mut more = 0;
+        for (step, cost) in steps.iter_mut().zip(costs) {
+            step.shares = step.shares(threads.count(), cost);
+            if step.shares > 1 {
+                more = more.max(step.scratch_bytes());
+            }
+        }
+        let scratch = (1..threads.count()).map(|_| Buffer::zeroed(more).ok_or(RunError::Memory(more as u64)));
+        let scratch = if more > 0 { scratch.collect::<Result<Vec<_>, _>>()? } else { Vec::new() };
         let (inputs, outputs) = externals.split_at(found.inputs.len());
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
-        Ok(Executor { arena, steps, inputs, outputs, plan })
+        Ok(Executor { arena, threads, scratch, steps, inputs, outputs, plan })
     }
 
     /// Bytes of the arena: what the plan needs beyond inputs, outputs and constants.
@@ -129,20 +155,25 @@ impl Executor {
         // Outputs are borrowed mutably, so they are apart from one another and from the inputs.
         let externals: Vec<*mut u8> =
             inputs.iter().map(|b| b.pointer()).chain(outputs.iter().map(|b| b.pointer())).collect();
-        for (index, step) in self.steps.iter().enumerate() {
-            self.step(step, &externals).ok_or(Error::Parameters(index as u32))?;
-        }
-        Ok(())
+        let externals = Externals(externals);
+        let all = || {
+            for (index, step) in self.steps.iter().enumerate() {
+                self.step(step, &externals).ok_or(Error::Parameters(index as u32))?;
+            }
+            Ok(())
+        };
+        // From within the pool a share is handed over without waking this thread's caller in between.
+        if self.steps.iter().any(|step| step.shares > 1) { self.threads.within(all) } else { all() }
     }
 
     /// Runs a step; `None` where its kernel refuses what it is given.
-    fn step(&self, step: &Step, externals: &[*mut u8]) -> Option<()> {
+    fn step(&self, step: &Step, externals: &Externals) -> Option<()> {
         let mut windows = [Window::EMPTY; MAX_OPERANDS];
         for (window, operand) in windows.iter_mut().zip(&step.operands) {
             let ptr = match operand.place {
                 Spot::Arena(offset) => self.arena.pointer().wrapping_add(offset),
                 Spot::Constant(offset) => self.plan.pointer().wrapping_add(offset),
-                Spot::External(slot) => *externals.get(slot)?,
+                Spot::External(slot) => *externals.0.get(slot)?,
             };
             if operand.bytes > 0 {
                 *window = Window { ptr, len: operand.bytes };
@@ -160,11 +191,61 @@ impl Executor {
         if !step.row.check(&call) {
             return None;
         }
-        // SAFETY: the check was passed. Windows lie inside the arena, the plan's constants (never written: `new`
-        // saw to it) or buffers that `run` borrows, all of the sizes that `new` proved, and with at least
-        // `over_read` bytes behind them. The planner proved the overlaps.
-        unsafe { step.row.run(&call) };
+        if step.shares < 2 {
+            // SAFETY: the check was passed. Windows lie inside the arena, the plan's constants (never written: `new`
+            // saw to it) or buffers that `run` borrows, all of the sizes that `new` proved, and with at least
+            // `over_read` bytes behind them. The planner proved the overlaps.
+            unsafe { step.row.run(&call) };
+        } else {
+            let share = Share { row: step.row, inputs, outputs, parameters, rows: step.rows, count: step.shares };
+            // SAFETY: as above. `Step::shares` saw that what is written overlaps nothing; `new` made as much scratch
+            // for each further share as the step has.
+            unsafe { share.run(scratch, &self.scratch) };
+        }
         Some(())
+    }
+}
+
+/// Where inputs and outputs of a run lie.
+struct Externals(Vec<*mut u8>);
+
+// SAFETY: the pointers are to buffers that `run` borrows until all threads are done with them, which write to them
+// at different places only (`Step::shares`).
+unsafe impl Send for Externals {}
+// SAFETY: as above.
+unsafe impl Sync for Externals {}
+
+impl Step {
+    /// How many threads are to share the rows. A step that writes where it reads, or twice in one place, is a walk in
+    /// order.
+    fn shares(&self, threads: usize, cost: &Cost) -> usize {
+        let rows = self.rows.end.saturating_sub(self.rows.begin) as usize;
+        let worth = cost.macs / SHARE_MACS + cost.bytes / SHARE_BYTES;
+        let most = threads.min(rows).min(usize::try_from(worth).unwrap_or(usize::MAX));
+        let mut written = self.operands.iter().enumerate().skip(self.inputs);
+        let overlaps =
+            written.any(|(i, own)| self.operands.iter().enumerate().any(|(j, other)| i != j && own.overlaps(other)));
+        if overlaps { 1 } else { most.max(1) }
+    }
+
+    /// Bytes of all its scratch windows, each aligned.
+    fn scratch_bytes(&self) -> usize {
+        self.operands.iter().skip(self.inputs + self.outputs).map(|o| o.bytes.next_multiple_of(SCRATCH_ALIGN)).sum()
+    }
+}
+
+impl Operand {
+    /// Whether two may have bytes in common.
+    fn overlaps(&self, other: &Operand) -> bool {
+        if self.bytes == 0 || other.bytes == 0 {
+            return false;
+        }
+        match (&self.place, &other.place) {
+            (Spot::Arena(a), Spot::Arena(b)) => *a < b + other.bytes && *b < a + self.bytes,
+            // Outputs are buffers of their own.
+            (Spot::External(a), Spot::External(b)) => a == b,
+            _ => false,
+        }
     }
 }
 

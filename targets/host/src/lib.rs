@@ -9,9 +9,11 @@ mod buffer;
 mod cpu;
 mod executor;
 mod runner;
+mod threads;
 
 pub use aligned::AlignedBytes;
 pub use buffer::Buffer;
 pub use cpu::Cpu;
 pub use executor::Executor;
 pub use runner::{RunError, Runner, native_target};
+pub use threads::Threads;

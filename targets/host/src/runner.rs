@@ -110,8 +110,12 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// The CPU family of this build.
+/// The CPU family of this computer.
 pub fn native_target() -> TargetId {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        return TargetId::X86_64_V3;
+    }
     if cfg!(target_arch = "x86_64") {
         TargetId::X86_64
     } else if cfg!(target_arch = "aarch64") {

@@ -9,4 +9,5 @@ mod optim;
 mod record;
 mod records;
 mod reference;
+mod threads;
 mod trace;

@@ -1,0 +1,261 @@
+//! Vectors of float32: one algorithm, compiled for each width that a CPU has.
+//!
+//! A row that is written over [`Vector`] has a portable body over [`Plain`], and on x86-64 hosts one that takes
+//! the widest vectors of the CPU it runs on (`native!`). The wide ones multiply and add with one rounding, and in
+//! the same order whatever their width, so AVX2 and AVX-512 give the same bits.
+
+/// A vector register of float32.
+pub(crate) trait Vector: Copy {
+    /// Its elements.
+    const LANES: usize;
+    /// Rows of a tile of products whose sums, two vectors a row, stay in registers.
+    const ROWS: usize;
+
+    /// Zeros.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has these vectors; so for every function here.
+    unsafe fn zero() -> Self;
+    /// The elements at `from`, at any alignment of theirs.
+    ///
+    /// # Safety
+    ///
+    /// They can be read.
+    unsafe fn load(from: *const f32) -> Self;
+    /// `value` in every lane.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn splat(value: f32) -> Self;
+    /// `self + a * b`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
+    /// `self + other`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn plus(self, other: Self) -> Self;
+    /// At least `low` and at most `high`; what is not a number stays so.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn clamp(self, low: Self, high: Self) -> Self;
+    /// Writes the elements to `to`.
+    ///
+    /// # Safety
+    ///
+    /// They can be written.
+    unsafe fn store(self, to: *mut f32);
+}
+
+/// Vectors that any CPU can imitate.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain([f32; 4]);
+
+impl Plain {
+    #[inline(always)]
+    fn zip(self, other: Plain, f: impl Fn(f32, f32) -> f32) -> Plain {
+        let mut result = self;
+        for (a, b) in result.0.iter_mut().zip(other.0) {
+            *a = f(*a, b);
+        }
+        result
+    }
+}
+
+impl Vector for Plain {
+    const LANES: usize = 4;
+    const ROWS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> Plain {
+        Plain([0.0; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Plain {
+        // SAFETY: the caller's promise.
+        Plain(unsafe { from.cast::<[f32; 4]>().read() })
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Plain {
+        Plain([value; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(self, a: Plain, b: Plain) -> Plain {
+        self.zip(a.zip(b, |a, b| a * b), |sum, product| sum + product)
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Plain) -> Plain {
+        self.zip(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    unsafe fn clamp(self, low: Plain, high: Plain) -> Plain {
+        let above = self.zip(low, |x, low| if x < low { low } else { x });
+        above.zip(high, |x, high| if x > high { high } else { x })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[f32; 4]>().write(self.0) };
+    }
+}
+
+/// The vectors of an x86-64 CPU: for each the register, its width, rows of a tile, and the intrinsics.
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod x86_64 {
+    use core::arch::x86_64::*;
+
+    use super::Vector;
+
+    macro_rules! vector {
+        ($(#[$doc:meta])* $name:ident($register:ty) $lanes:literal by $rows:literal;
+         $zero:ident $load:ident $splat:ident $multiply_add:ident $add:ident $min:ident $max:ident $store:ident) => {
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name($register);
+
+            impl Vector for $name {
+                const LANES: usize = $lanes;
+                const ROWS: usize = $rows;
+
+                #[inline(always)]
+                unsafe fn zero() -> $name {
+                    // SAFETY: the caller's promise, here and below, that the CPU has these instructions.
+                    $name(unsafe { $zero() })
+                }
+
+                #[inline(always)]
+                unsafe fn load(from: *const f32) -> $name {
+                    // SAFETY: the caller's promise that the elements can be read; any alignment will do.
+                    $name(unsafe { $load(from) })
+                }
+
+                #[inline(always)]
+                unsafe fn splat(value: f32) -> $name {
+                    // SAFETY: as in `zero`.
+                    $name(unsafe { $splat(value) })
+                }
+
+                #[inline(always)]
+                unsafe fn multiply_add(self, a: $name, b: $name) -> $name {
+                    // SAFETY: as in `zero`.
+                    $name(unsafe { $multiply_add(a.0, b.0, self.0) })
+                }
+
+                #[inline(always)]
+                unsafe fn plus(self, other: $name) -> $name {
+                    // SAFETY: as in `zero`.
+                    $name(unsafe { $add(self.0, other.0) })
+                }
+
+                #[inline(always)]
+                unsafe fn clamp(self, low: $name, high: $name) -> $name {
+                    // Where one operand is not a number, the second one is the result.
+                    // SAFETY: as in `zero`.
+                    $name(unsafe { $min(high.0, $max(low.0, self.0)) })
+                }
+
+                #[inline(always)]
+                unsafe fn store(self, to: *mut f32) {
+                    // SAFETY: the caller's promise that the elements can be written.
+                    unsafe { $store(to, self.0) };
+                }
+            }
+        };
+    }
+
+    vector! {
+        /// AVX2 with FMA: 12 of 16 registers are sums.
+        Avx2(__m256) 8 by 6;
+        _mm256_setzero_ps _mm256_loadu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_add_ps _mm256_min_ps _mm256_max_ps
+        _mm256_storeu_ps
+    }
+    vector! {
+        /// AVX-512: 24 of 32 registers are sums.
+        Avx512(__m512) 16 by 12;
+        _mm512_setzero_ps _mm512_loadu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_add_ps _mm512_min_ps _mm512_max_ps
+        _mm512_storeu_ps
+    }
+}
+
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+pub(crate) use x86_64::{Avx2, Avx512};
+
+/// The native row of a portable one: its body over the widest vectors that the CPU at hand has. It runs on every
+/// x86-64 CPU, so a session may list it anywhere.
+#[cfg(feature = "host")]
+macro_rules! native {
+    ($row:expr, $check:ident, $body:ident) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2(call: &kiln_core::Call<'_>) {
+                // SAFETY: the caller's promise; the CPU has AVX2 and FMA where this is called.
+                unsafe { $body::<crate::vector::Avx2>(call) }
+            }
+            #[target_feature(enable = "avx2,fma,avx512f")]
+            unsafe fn avx512(call: &kiln_core::Call<'_>) {
+                // SAFETY: the caller's promise; the CPU has AVX-512 where this is called.
+                unsafe { $body::<crate::vector::Avx512>(call) }
+            }
+            unsafe fn widest(call: &kiln_core::Call<'_>) {
+                // SAFETY: the caller's promise is the body's; the CPU has what was found.
+                unsafe {
+                    match crate::vector::Width::found() {
+                        crate::vector::Width::Avx512 => avx512(call),
+                        crate::vector::Width::Avx2 => avx2(call),
+                        crate::vector::Width::Plain => $body::<crate::vector::Plain>(call),
+                    }
+                }
+            }
+            // SAFETY: the check is the portable row's, and the body too, but for the vectors.
+            Some(unsafe { kiln_core::Row::new($row.number(), $row.align(), $row.over_read(), $check, widest) })
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            None
+        }
+    }};
+}
+
+#[cfg(feature = "host")]
+pub(crate) use native;
+
+/// The widest vectors of an x86-64 CPU.
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+pub(crate) enum Width {
+    /// None of those below.
+    Plain,
+    /// AVX2 with FMA.
+    Avx2,
+    /// AVX-512.
+    Avx512,
+}
+
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+impl Width {
+    /// What the CPU at hand has; it is asked once.
+    pub(crate) fn found() -> Width {
+        use std::arch::is_x86_feature_detected;
+        if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+            Width::Plain
+        } else if is_x86_feature_detected!("avx512f") {
+            Width::Avx512
+        } else {
+            Width::Avx2
+        }
+    }
+}
