@@ -38,7 +38,7 @@ fn rows_compute_what_references_do() {
         seen.insert(kernel.number);
         let prepared = case.prepare(kernel);
         assert_eq!(prepared.rows, 1);
-        let job = Job::new(kernel, case, &prepared, Direction::Up);
+        let job = Job::new(kernel, &kernel.portable, case, &prepared, Direction::Up);
         let got = job.run(&[(0, 1)], &mut Random::new(seed));
         assert!(got == case.reference(), "{} differs for seed {seed}: {case:?}", kernel.name);
     });
