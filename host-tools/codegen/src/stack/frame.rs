@@ -265,6 +265,10 @@ impl<'a> Walk<'a> {
     }
 
     fn call(&mut self, address: u64, next: Place, frames: &mut Frames<'_>) -> Result<(), StackError> {
+        if address != self.symbol.address && self.contains(address) {
+            // Armv6-M has no jump that goes beyond 2 KiB: with LR saved, compilers use BL within a function.
+            return self.go(address, next, frames);
+        }
         self.frame.calls.push(Call { target: Target::Function(address), depth: next.depth });
         // A call of another image's function that ends this one does not come back: `exit` of a C library.
         let ends = !frames.image.functions.contains_key(&address) && !self.contains(next.address);

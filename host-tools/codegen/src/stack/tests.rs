@@ -303,6 +303,21 @@ fn a_table_of_armv6_m_does_not_lead_to_what_aligns_constants() {
 }
 
 #[test]
+fn a_call_into_the_middle_of_the_function_itself_is_a_far_jump() {
+    let ([a, b], [c, d]) = (bl(2, 10), bl(10, 32));
+    // push {lr}; bl over a constant to a call and the end.
+    let code: &[u16] = &[PUSH, a, b, 0xffff, 0x4eff, c, d, POP];
+    let mut image = image(&[("x::root", code), ("x::case", &[0xb090, 0xb010, RETURN])]);
+    image.mark(6, false);
+    image.mark(10, true);
+    assert_eq!(deepest(&image).unwrap(), (4 + 64, "x::root 4 → x::case 64".to_owned()));
+    // To its start it is recursion.
+    let [a, b] = bl(2, 0);
+    let recursive = self::image(&[("x::root", &[PUSH, a, b, POP])]);
+    assert!(matches!(deepest(&recursive), Err(StackError::Recursion { .. })));
+}
+
+#[test]
 fn damage_is_told() {
     let [a, b] = bl(2, 0x400);
     let outside = image(&[("x::root", &[PUSH, a, b, POP])]);
