@@ -93,6 +93,8 @@ struct Walk<'a> {
     places: Vec<Place>,
     /// Jumps to where a register says.
     jumps: Vec<Place>,
+    /// Those of them that may leave the function.
+    exits: Vec<Call>,
 }
 
 /// A place in a function.
@@ -128,7 +130,8 @@ impl Held {
 
 impl<'a> Walk<'a> {
     fn new(symbol: &'a Symbol) -> Self {
-        Self { symbol, frame: Frame::default(), seen: BTreeMap::new(), places: Vec::new(), jumps: Vec::new() }
+        let (seen, places, jumps, exits) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { symbol, frame: Frame::default(), seen, places, jumps, exits }
     }
 
     fn all(mut self, frames: &mut Frames<'_>) -> Result<Frame, StackError> {
@@ -145,8 +148,8 @@ impl<'a> Walk<'a> {
             self.places.push(Place { address, ..jump });
         }
         // A function without such code is left by its jump.
-        for Place { address: at, depth, .. } in self.jumps.drain(..).filter(|_| !has_tables) {
-            self.frame.calls.push(Call { target: Target::Pointer { at }, depth });
+        if !has_tables && !self.exits.is_empty() {
+            self.frame.calls.append(&mut self.exits);
             self.frame.returns = true;
         }
         self.frame.calls.sort_unstable();
@@ -214,8 +217,12 @@ impl<'a> Walk<'a> {
             },
             Flow::JumpRegister(register) => match held(register) {
                 Some(to) => self.go(to, next, frames)?,
-                None => self.jumps.push(Place { address, conditional: 0, known: None, ..next }),
+                None => {
+                    self.exits.push(Call { target: Target::Pointer { at: address }, depth: after });
+                    self.jumps.push(Place { address, conditional: 0, known: None, ..next });
+                }
             },
+            Flow::Table => self.jumps.push(Place { address, conditional: 0, known: None, ..next }),
             Flow::Return => self.frame.returns = true,
             Flow::Trap => {}
         }
@@ -265,6 +272,10 @@ impl<'a> Walk<'a> {
     }
 
     fn call(&mut self, address: u64, next: Place, frames: &mut Frames<'_>) -> Result<(), StackError> {
+        if address != self.symbol.address && self.contains(address) {
+            // Armv6-M has no jump that goes beyond 2 KiB: with LR saved, compilers use BL within a function.
+            return self.go(address, next, frames);
+        }
         self.frame.calls.push(Call { target: Target::Function(address), depth: next.depth });
         // A call of another image's function that ends this one does not come back: `exit` of a C library.
         let ends = !frames.image.functions.contains_key(&address) && !self.contains(next.address);

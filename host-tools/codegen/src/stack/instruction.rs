@@ -51,6 +51,8 @@ pub(super) enum Flow {
     TailRegister(u8),
     /// Somewhere in this function, or, from a function that has no such place, to another function.
     JumpRegister(u8),
+    /// Somewhere in this function, by an offset out of a table.
+    Table,
     /// To the caller.
     Return,
     /// Nowhere.

@@ -66,12 +66,12 @@ fn thumb_instructions_that_leave_the_line_or_make_constants() {
         (0x1a, &[0xfd, 0xe7], "b 0x18", flows(2, Flow::Jump(0x18))),
         (0x1c, &[0x1c, 0xbf], "itt ne", flows(2, NEXT)),
         (0x20, &[0x08, 0xb1], "cbz r0, 0x26", flows(2, Flow::Branch(0x26))),
-        (0x62, &[0xdf, 0xe8, 0x00, 0xf0], "tbb [pc, r0]", flows(4, Flow::JumpRegister(15))),
-        (0x66, &[0xdf, 0xe8, 0x10, 0xf0], "tbh [pc, r0, lsl #1]", flows(4, Flow::JumpRegister(15))),
+        (0x62, &[0xdf, 0xe8, 0x00, 0xf0], "tbb [pc, r0]", flows(4, Flow::Table)),
+        (0x66, &[0xdf, 0xe8, 0x10, 0xf0], "tbh [pc, r0, lsl #1]", flows(4, Flow::Table)),
         (0x6a, &[0xff, 0xf7, 0xd5, 0xff], "bl 0x18", flows(4, Flow::Call(0x18))),
         (0x6e, &[0xff, 0xf7, 0xd3, 0xbf], "b.w 0x18", flows(4, Flow::Jump(0x18))),
         (0x72, &[0x3f, 0xf4, 0xd1, 0xaf], "beq.w 0x18", flows(4, Flow::Branch(0x18))),
-        (0x7a, &[0x8f, 0x44], "add pc, r1", flows(2, Flow::JumpRegister(15))),
+        (0x7a, &[0x8f, 0x44], "add pc, r1", flows(2, Flow::Table)),
         (0x7a, &[0x8f, 0x46], "mov pc, r1", flows(2, Flow::JumpRegister(1))),
         (0x7c, &[0xc0, 0x46], "nop, as Armv6-M has it: mov r8, r8", flows(2, NEXT)),
         (0x7e, &[0xc8, 0x46], "mov r8, r9", flows(2, NEXT)),
@@ -300,6 +300,32 @@ fn a_table_of_armv6_m_does_not_lead_to_what_aligns_constants() {
     assert_eq!(before_constant(0x46c0).unwrap(), (4 + 64, "x::root 4 → x::case 64".to_owned()));
     // movs r0, #0 may be a case, and runs on into the constant.
     assert!(matches!(before_constant(0x2000), Err(StackError::NoCode { address: 20, .. })));
+}
+
+#[test]
+fn a_table_whose_targets_are_all_reached_otherwise_does_not_leave_the_function() {
+    // cbz r0 over a table jump with two bytes of table, to its only target; then the same by a register's value.
+    let mut image = image(&[("x::root", &[PUSH, 0xb110, 0xe8df, 0xf000, 0x0101, POP])]);
+    image.mark(8, false);
+    image.mark(10, true);
+    assert_eq!(deepest(&image).unwrap().0, 4);
+    let anywhere = self::image(&[("x::root", &[PUSH, 0xb100, 0x4687, POP])]);
+    assert!(matches!(deepest(&anywhere), Err(StackError::Unknown { address: 4, .. })));
+}
+
+#[test]
+fn a_call_into_the_middle_of_the_function_itself_is_a_far_jump() {
+    let ([a, b], [c, d]) = (bl(2, 10), bl(10, 32));
+    // push {lr}; bl over a constant to a call and the end.
+    let code: &[u16] = &[PUSH, a, b, 0xffff, 0x4eff, c, d, POP];
+    let mut image = image(&[("x::root", code), ("x::case", &[0xb090, 0xb010, RETURN])]);
+    image.mark(6, false);
+    image.mark(10, true);
+    assert_eq!(deepest(&image).unwrap(), (4 + 64, "x::root 4 → x::case 64".to_owned()));
+    // To its start it is recursion.
+    let [a, b] = bl(2, 0);
+    let recursive = self::image(&[("x::root", &[PUSH, a, b, POP])]);
+    assert!(matches!(deepest(&recursive), Err(StackError::Recursion { .. })));
 }
 
 #[test]

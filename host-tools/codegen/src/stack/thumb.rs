@@ -48,8 +48,7 @@ fn short(h: u32, address: u64) -> Instruction {
                 (SP, _) => plain.stack(Stack::Set(from as u8, 0)),
                 (_, 0x46) if from == SP && to != PC => plain.result(to, Value::Stack(0)),
                 (PC, 0x46) if from == LR => plain.flow(Flow::Return),
-                // ADD to the program counter leads to a sum, whatever is known of the register.
-                (PC, 0x44) => plain.flow(Flow::JumpRegister(PC as u8)),
+                (PC, 0x44) => plain.flow(Flow::Table),
                 (PC, _) => plain.flow(Flow::JumpRegister(from as u8)),
                 // MOV of r8 to itself: Armv6-M's assemblers know no other.
                 _ if h == 0x46c0 => Instruction::nop(2),
@@ -213,7 +212,7 @@ fn double(h: u32, k: u32) -> Instruction {
     let (before, writes_back) = (bits(h, 8, 8) == 1, bits(h, 5, 5) == 1);
     if !before && !writes_back {
         let is_table = h & 0xfff0 == 0xe8d0 && k & 0xffe0 == 0xf000;
-        return if is_table { plain.flow(Flow::JumpRegister(PC as u8)) } else { plain };
+        return if is_table { plain.flow(Flow::Table) } else { plain };
     }
     if bits(h, 3, 0) != SP || !writes_back {
         return plain;
