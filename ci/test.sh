@@ -76,4 +76,7 @@ ci_check boards
 stage "Miri"
 ci/miri.sh
 
+stage "fuzz, for a short while"
+ci/fuzz.sh 5000
+
 printf '\nall checks passed\n'
