@@ -53,9 +53,7 @@ pub fn run() -> Result<()> {
     };
     let mut wrong = Vec::new();
     for model in MODELS {
-        let path = data.join("models").join(model).join("model.tflite");
-        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let graph = kiln_passes::clean(kiln_import::import_tflite(&bytes, model)?)?;
+        let graph = kiln_passes::clean(crate::imported(&data, model)?)?;
         for name in BOARDS {
             let board = Board::builtin(name)?;
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;

@@ -4,7 +4,6 @@
 //! counting both.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -32,9 +31,7 @@ pub fn run() -> Result<()> {
     let plugin = plugin::build(&crate::root(), &build_directory())?;
     let mut planted_on = BTreeSet::new();
     for (model, boards) in budgets::read()? {
-        let path = data.join("models").join(&model).join("model.tflite");
-        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let graph = kiln_import::import_tflite(&bytes, &model)?;
+        let graph = crate::imported(&data, &model)?;
         for (name, budget) in &boards {
             let board = Board::builtin(name)?;
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;

@@ -9,12 +9,23 @@ pub mod dependencies;
 pub mod firmware;
 pub mod instructions;
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use kiln_planner::graph::Graph;
 
 /// The root of the source tree.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.canonicalize().unwrap_or(root)
+}
+
+/// A shared model's graph as the importer gives it.
+pub fn imported(data: &Path, model: &str) -> Result<Graph> {
+    let path = data.join("models").join(model).join("model.tflite");
+    let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(kiln_import::import_tflite(&bytes, model)?)
 }
 
 /// The folder of shared models, if it is there: `KILN_DATA`, by default `../shared/data`.

@@ -249,15 +249,26 @@ impl Graph {
         quant: Quant,
     ) -> Result<ValueId, GraphError> {
         let (name, op) = (name.into(), op.into());
-        let types = self.types(inputs);
-        let refused = |error| GraphError::Op {
+        self.try_add_node(entry, name.clone(), op, inputs, quant).map_err(|error| GraphError::Op {
             entry: self.entries[entry].name.clone(),
-            node: name.clone(),
+            node: name,
             op: op.name(),
             error,
-        };
-        let ty = op.output(&types).map_err(refused)?;
-        let varying = self.varying(&op, &types, inputs).map_err(refused)?;
+        })
+    }
+
+    /// [`Graph::add_node`] for callers who say themselves which node was refused.
+    pub fn try_add_node(
+        &mut self,
+        entry: usize,
+        name: String,
+        op: Op,
+        inputs: &[ValueId],
+        quant: Quant,
+    ) -> Result<ValueId, OpError> {
+        let types = self.types(inputs);
+        let ty = op.output(&types)?;
+        let varying = self.varying(&op, &types, inputs)?;
         let output = self.add_result(name.clone(), ty, quant);
         self.values[output.index()].varying = varying;
         self.entries[entry].nodes.push(Node { name, op, inputs: inputs.to_vec(), output });

@@ -71,9 +71,7 @@ pub fn run() -> Result<()> {
     };
     let mut wrong = Vec::new();
     for model in MODELS {
-        let path = data.join("models").join(model).join("model.tflite");
-        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let graph = kiln_passes::clean(kiln_import::import_tflite(&bytes, model)?)?;
+        let graph = kiln_passes::clean(crate::imported(&data, model)?)?;
         for board in boards()? {
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;
             let entry = planned.main_entry().context("nothing to run")?;

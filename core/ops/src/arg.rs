@@ -143,6 +143,12 @@ impl ArgMut<'_> {
         }
     }
 
+    /// Adds a real number to element `i`, which must be one that [`ArgMut::set_real`] stores.
+    pub fn add_real(&mut self, i: usize, term: f64) {
+        let sum = Arg { ty: self.ty, quant: self.quant, data: self.data }.real(i) + term;
+        self.set_real(i, sum);
+    }
+
     /// Stores an integer as element `i`, its low bits where the type is narrower.
     pub fn set_integer(&mut self, i: usize, value: i64) {
         match self.ty.dtype {

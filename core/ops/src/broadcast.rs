@@ -24,6 +24,16 @@ pub fn broadcast(shapes: impl Iterator<Item = Shape> + Clone) -> Result<Shape, O
     counted(dims.get(..rank).unwrap_or(&[]))
 }
 
+/// Checks that `shapes` broadcast to exactly `shape`.
+pub(crate) fn broadcast_to(shapes: impl Iterator<Item = Shape> + Clone, shape: Shape) -> Result<Shape, OpError> {
+    let found = broadcast(shapes.chain([shape]))?;
+    if found != shape {
+        let count = |s: &Shape| s.elements().unwrap_or(u64::MAX);
+        return Err(OpError::Mismatch("elements after broadcasting and asked for", count(&found), count(&shape)));
+    }
+    Ok(found)
+}
+
 /// How far apart, in elements, neighbours along each axis of `to` lie in a dense tensor of shape
 /// `from`: 0 along axes that are repeated.
 pub fn strides(from: &Shape, to: &Shape) -> [usize; MAX_RANK] {
@@ -32,6 +42,19 @@ pub fn strides(from: &Shape, to: &Shape) -> [usize; MAX_RANK] {
     let mut stride = 1usize;
     for (axis, &dim) in from.dims().iter().enumerate().rev() {
         if let (true, Some(place)) = (dim != 1, strides.get_mut(axis + missing)) {
+            *place = stride;
+        }
+        stride = stride.wrapping_mul(dim as usize);
+    }
+    strides
+}
+
+/// The dense strides of a shape along the axes that are wanted; 0 along the others.
+pub(crate) fn strides_in(shape: &Shape, wanted: impl Fn(usize) -> bool) -> [usize; MAX_RANK] {
+    let mut strides = [0; MAX_RANK];
+    let mut stride = 1usize;
+    for (axis, &dim) in shape.dims().iter().enumerate().rev() {
+        if let (true, Some(place)) = (wanted(axis), strides.get_mut(axis)) {
             *place = stride;
         }
         stride = stride.wrapping_mul(dim as usize);
@@ -71,15 +94,7 @@ impl Operator for Expand {
         if x.shape.rank() > self.shape.rank() {
             return Err(OpError::Rank(0, self.shape.rank(), x.shape.rank()));
         }
-        let shape = broadcast([x.shape, self.shape].into_iter())?;
-        if shape != self.shape {
-            let count = |s: &Shape| s.elements().unwrap_or(u64::MAX);
-            return Err(OpError::Mismatch(
-                "elements after broadcasting and asked for",
-                count(&shape),
-                count(&self.shape),
-            ));
-        }
+        let shape = broadcast_to([x.shape].into_iter(), self.shape)?;
         Ok(TensorType::new(x.dtype, shape))
     }
 

@@ -1,10 +1,11 @@
 //! The gradients of a convolution: with the convolution itself three operators, linear in each input, that
 //! are each other's gradients.
 
-use kiln_core::{DType, TensorType};
+use kiln_core::TensorType;
 
 use crate::conv2d::{offset, positions};
-use crate::spatial::{counted, nhwc};
+use crate::matmul::floats;
+use crate::spatial::{counted, four, nhwc};
 use crate::{Activation, Arg, ArgMut, Conv2d, Cost, OpError, Operator};
 
 /// The gradient of a convolution by its image, which is also the transposed convolution. Inputs: gradient
@@ -30,15 +31,6 @@ pub struct Conv2dWeightGrad {
     pub kernel: [u32; 2],
 }
 
-/// Two inputs of one floating-point type.
-fn floats(inputs: &[TensorType]) -> Result<(&TensorType, &TensorType), OpError> {
-    let [a, b] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
-    if !matches!(a.dtype, DType::F32 | DType::F64) {
-        return Err(OpError::DType(0, a.dtype));
-    }
-    if a.dtype != b.dtype { Err(OpError::DType(1, b.dtype)) } else { Ok((a, b)) }
-}
-
 /// Checks that convolving `x` with `w` gives `y`.
 fn forward(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType) -> Result<(), OpError> {
     if conv.activation != Activation::None {
@@ -56,8 +48,7 @@ fn forward(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType) -> Res
 
 /// Calls `each` with the indices of image, weights and output of every multiplication of a convolution.
 fn products(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType, mut each: impl FnMut(usize, usize, usize)) {
-    let dims = |t: &TensorType| core::array::from_fn::<u32, 4, _>(|axis| t.shape.dim(axis));
-    let (xd, wd, yd) = (dims(x), dims(w), dims(y));
+    let (xd, wd, yd) = (four(x), four(w), four(y));
     let window = conv.window(w);
     let per_output_group = (wd[0] / conv.groups.max(1)).max(1);
     for (b, oy, ox, o) in positions(yd) {
@@ -74,12 +65,6 @@ fn products(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType, mut e
             }
         }
     }
-}
-
-/// Adds a product to an element.
-fn accumulate(y: &mut ArgMut<'_>, i: usize, product: f64) {
-    let sum = Arg { ty: y.ty, quant: y.quant, data: &*y.data }.real(i) + product;
-    y.set_real(i, sum);
 }
 
 impl Operator for Conv2dInputGrad {
@@ -107,7 +92,7 @@ impl Operator for Conv2dInputGrad {
         let [d, w] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
         y.data.fill(0);
         let ty = y.ty;
-        products(&self.conv, &ty, &w.ty, &d.ty, |x, w_at, y_at| accumulate(y, x, d.real(y_at) * w.real(w_at)));
+        products(&self.conv, &ty, &w.ty, &d.ty, |x, w_at, y_at| y.add_real(x, d.real(y_at) * w.real(w_at)));
         Ok(())
     }
 
@@ -152,7 +137,7 @@ impl Operator for Conv2dWeightGrad {
         let [x, d] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
         y.data.fill(0);
         let ty = y.ty;
-        products(&self.conv, &x.ty, &ty, &d.ty, |x_at, w, y_at| accumulate(y, w, x.real(x_at) * d.real(y_at)));
+        products(&self.conv, &x.ty, &ty, &d.ty, |x_at, w, y_at| y.add_real(w, x.real(x_at) * d.real(y_at)));
         Ok(())
     }
 
@@ -222,7 +207,7 @@ pub(crate) fn through<B: crate::Build>(
 mod tests {
     use super::*;
     use crate::QuantRef;
-    use kiln_core::Shape;
+    use kiln_core::{DType, Shape};
 
     /// `<conv(x, w), d> == <x, input_grad(d, w)> == <w, weight_grad(x, d)>`: what makes them gradients.
     #[test]

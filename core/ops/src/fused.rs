@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, Shape, TensorType};
 
-use crate::broadcast::{broadcast, position, strides};
+use crate::broadcast::{broadcast_to, position, strides};
 use crate::{Arg, ArgMut, Cost, Function, OpError, Operator};
 
 /// The most inputs a program reads.
@@ -131,15 +131,7 @@ impl Operator for Fused {
         if !matches!(self.dtype, DType::F32 | DType::F64 | DType::Bool) {
             return Err(OpError::Attribute("dtype", self.dtype as u64));
         }
-        let shape = broadcast(tensors.iter().map(|x| x.shape).chain([self.shape]))?;
-        if shape != self.shape {
-            let count = |s: &Shape| s.elements().unwrap_or(u64::MAX);
-            return Err(OpError::Mismatch(
-                "elements after broadcasting and asked for",
-                count(&shape),
-                count(&self.shape),
-            ));
-        }
+        let shape = broadcast_to(tensors.iter().map(|x| x.shape), self.shape)?;
         Ok(TensorType::new(self.dtype, shape))
     }
 

@@ -61,17 +61,20 @@ impl MatMul {
     }
 }
 
+/// Two inputs of one floating-point type.
+pub(crate) fn floats(inputs: &[TensorType]) -> Result<(&TensorType, &TensorType), OpError> {
+    let [a, b] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
+    if !matches!(a.dtype, DType::F32 | DType::F64) {
+        return Err(OpError::DType(0, a.dtype));
+    }
+    if a.dtype != b.dtype { Err(OpError::DType(1, b.dtype)) } else { Ok((a, b)) }
+}
+
 impl Operator for MatMul {
     const NAME: &'static str = "matmul";
 
     fn output(&self, inputs: &[TensorType]) -> Result<TensorType, OpError> {
-        let [a, b] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
-        if !matches!(a.dtype, DType::F32 | DType::F64) {
-            return Err(OpError::DType(0, a.dtype));
-        }
-        if b.dtype != a.dtype {
-            return Err(OpError::DType(1, b.dtype));
-        }
+        let (a, b) = floats(inputs)?;
         let sizes = self.sizes(a, b)?;
         let mut dims = [1u32; MAX_RANK];
         let rank = a.shape.rank();

@@ -3,7 +3,7 @@
 use kiln_core::{DType, TensorType};
 
 use crate::conv2d::{offset, positions};
-use crate::spatial::{counted, nhwc};
+use crate::spatial::{counted, four, nhwc};
 use crate::{Activation, Arg, ArgMut, Cost, OpError, Operator, Pool2d, PoolKind};
 
 /// The gradient of an average pool: gradient `[N, OH, OW, C]` to `[N, H, W, C]`. float32 or float64.
@@ -75,15 +75,6 @@ fn maximum(pool: &Pool2d, x: &Arg<'_>, dims: [u32; 4], at: (u32, u32, u32, u32))
     taps(pool, dims, at).reduce(|best, tap| if x.real(tap) > x.real(best) { tap } else { best })
 }
 
-fn dims(ty: &TensorType) -> [u32; 4] {
-    core::array::from_fn(|axis| ty.shape.dim(axis))
-}
-
-fn accumulate(y: &mut ArgMut<'_>, i: usize, term: f64) {
-    let sum = Arg { ty: y.ty, quant: y.quant, data: &*y.data }.real(i) + term;
-    y.set_real(i, sum);
-}
-
 impl Operator for AveragePool2dGrad {
     const NAME: &'static str = "average_pool2d_grad";
 
@@ -102,11 +93,11 @@ impl Operator for AveragePool2dGrad {
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let [d] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
         y.data.fill(0);
-        let (x_dims, d_dims) = (dims(&y.ty), dims(&d.ty));
+        let (x_dims, d_dims) = (four(&y.ty), four(&d.ty));
         for at in positions(d_dims) {
             let taps = taps(&self.pool, x_dims, at);
             let share = d.real(offset(d_dims, [at.0, at.1, at.2, at.3])) / taps.clone().count() as f64;
-            taps.for_each(|tap| accumulate(y, tap, share));
+            taps.for_each(|tap| y.add_real(tap, share));
         }
         Ok(())
     }
@@ -137,10 +128,10 @@ impl Operator for MaxPool2dGrad {
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let [x, d] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
         y.data.fill(0);
-        let (x_dims, d_dims) = (dims(&x.ty), dims(&d.ty));
+        let (x_dims, d_dims) = (four(&x.ty), four(&d.ty));
         for at in positions(d_dims) {
             if let Some(place) = maximum(&self.pool, x, x_dims, at) {
-                accumulate(y, place, d.real(offset(d_dims, [at.0, at.1, at.2, at.3])));
+                y.add_real(place, d.real(offset(d_dims, [at.0, at.1, at.2, at.3])));
             }
         }
         Ok(())
@@ -180,7 +171,7 @@ impl Operator for MaxPool2dPick {
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let [x, from] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
-        let (x_dims, y_dims) = (dims(&x.ty), dims(&y.ty));
+        let (x_dims, y_dims) = (four(&x.ty), four(&y.ty));
         for at in positions(y_dims) {
             let picked = maximum(&self.pool, x, x_dims, at).map_or(0.0, |place| from.real(place));
             y.set_real(offset(y_dims, [at.0, at.1, at.2, at.3]), picked);

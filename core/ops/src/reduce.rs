@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, MAX_RANK, Shape, TensorType};
 
-use crate::broadcast::position;
+use crate::broadcast::{position, strides_in};
 use crate::{Arg, ArgMut, Cost, OpError, Operator};
 
 /// What a reduction computes.
@@ -124,19 +124,6 @@ impl Operator for Reduce {
         };
         Ok(crate::build::gradients([Some(gradient)]))
     }
-}
-
-/// The dense strides of a shape along the axes that are wanted; 0 along the others.
-fn strides_in(shape: &Shape, wanted: impl Fn(usize) -> bool) -> [usize; MAX_RANK] {
-    let mut strides = [0; MAX_RANK];
-    let mut stride = 1usize;
-    for (axis, &dim) in shape.dims().iter().enumerate().rev() {
-        if let (true, Some(place)) = (wanted(axis), strides.get_mut(axis)) {
-            *place = stride;
-        }
-        stride = stride.wrapping_mul(dim as usize);
-    }
-    strides
 }
 
 /// The index of the largest element along an axis, the first of several, as int32; the axis stays with

@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, MAX_RANK, Shape, TensorType};
 
-use crate::broadcast::position;
+use crate::broadcast::{position, strides_in};
 use crate::spatial::counted;
 use crate::{Arg, ArgMut, Cost, OpError, Operator};
 
@@ -18,17 +18,6 @@ pub struct Slice {
     pub step: [u32; MAX_RANK],
 }
 
-/// Dense strides in elements.
-fn dense(shape: &Shape) -> [usize; MAX_RANK] {
-    let mut strides = [0; MAX_RANK];
-    let mut stride = 1usize;
-    for (place, &dim) in strides.iter_mut().zip(shape.dims()).rev() {
-        *place = stride;
-        stride = stride.wrapping_mul(dim as usize);
-    }
-    strides
-}
-
 fn whole_bytes(i: usize, x: &TensorType) -> Result<(), OpError> {
     if x.dtype.bits() < 8 { Err(OpError::DType(i, x.dtype)) } else { Ok(()) }
 }
@@ -36,7 +25,7 @@ fn whole_bytes(i: usize, x: &TensorType) -> Result<(), OpError> {
 impl Slice {
     /// The first element's position in an input of this shape, and the strides of the output's axes in it.
     fn walk(&self, input: &Shape) -> (usize, [usize; MAX_RANK]) {
-        let mut strides = dense(input);
+        let mut strides = strides_in(input, |_| true);
         let mut start = 0usize;
         for ((stride, &begin), &step) in strides.iter_mut().zip(&self.begin).zip(&self.step) {
             start = start.wrapping_add(stride.wrapping_mul(begin as usize));
@@ -199,7 +188,7 @@ impl Operator for Concat {
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
-        let strides = dense(&y.ty.shape);
+        let strides = strides_in(&y.ty.shape, |_| true);
         let mut start = 0usize;
         for x in inputs {
             for i in 0..x.ty.shape.elements().unwrap_or(0) as usize {

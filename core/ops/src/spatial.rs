@@ -75,6 +75,11 @@ pub(crate) fn nhwc(index: usize, input: &TensorType) -> Result<[u32; 4], OpError
     input.shape.dims().try_into().map_err(|_| OpError::Rank(index, 4, input.shape.rank()))
 }
 
+/// The four dimensions of a tensor that a rule has accepted.
+pub(crate) fn four(ty: &TensorType) -> [u32; 4] {
+    core::array::from_fn(|axis| ty.shape.dim(axis))
+}
+
 /// A shape whose elements can be counted.
 pub(crate) fn counted(dims: &[u32]) -> Result<Shape, OpError> {
     let shape = Shape::new(dims).map_err(|_| OpError::TooLarge)?;

@@ -44,6 +44,14 @@ pub enum Error {
     /// A graph that can't be made int8.
     #[error("quantization: {0}")]
     Quantize(#[from] kiln_passes::quantize::QuantizeError),
+    /// Numbers that an exported network does not take or give.
+    #[error("{op}: {error}; please report this")]
+    Convert {
+        /// What was to be done with them.
+        op: &'static str,
+        /// Why it can't.
+        error: OpError,
+    },
     /// An exported network that does not run.
     #[error(transparent)]
     Run(#[from] kiln_target_host::RunError),

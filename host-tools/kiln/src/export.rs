@@ -4,7 +4,8 @@ use std::path::Path;
 
 use kiln_boards::Board;
 use kiln_codegen::target_of;
-use kiln_core::{DType, Done};
+use kiln_core::{DType, TensorType};
+use kiln_ops::{Arg, ArgMut, Dequantize, Operator, Quantize};
 use kiln_passes::quantize::{Calibration, QuantizeOptions, quantize};
 use kiln_passes::recognize_layers;
 use kiln_planner::graph::{Graph, ValueId};
@@ -62,7 +63,6 @@ impl Export {
         let planned = plan_here(&self.graph)?;
         let mut runner = Runner::new(&planned.bytes)?;
         let main = planned.main_entry().ok_or(Error::NoEntry)?;
-        let steps: Vec<Option<ValueId>> = main.steps.iter().map(|s| s.node.map(|_| s.output)).collect();
         let mut calibration = Calibration::new(&self.graph);
         for sample in samples {
             let inputs: Vec<Vec<u8>> =
@@ -72,13 +72,12 @@ impl Export {
                 calibration.observe(&self.graph, id, data)?;
             }
             let mut seen = Ok(());
-            let mut hook = |done: &Done<'_>| {
-                if let (Ok(()), Some(Some(id))) = (&seen, steps.get(done.index as usize)) {
-                    seen = calibration.observe(&self.graph, *id, done.output(0));
-                }
-            };
             runner.reset();
-            runner.run_with(&main.name, &slices, &mut hook)?;
+            runner.run_observing(main, &slices, &mut |id, data| {
+                if seen.is_ok() {
+                    seen = calibration.observe(&self.graph, id, data);
+                }
+            })?;
             seen?;
         }
         Ok(Export { graph: quantize(&self.graph, &calibration, options)?.graph })
@@ -137,30 +136,40 @@ impl ExportRunner<'_> {
     /// quantized (rounded to the nearest, and clamped), int8 outputs dequantized.
     pub fn run(&mut self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, Error> {
         let main = self.planned.main_entry().ok_or(Error::NoEntry)?;
-        let stored: Vec<Vec<u8>> = main.inputs.iter().zip(inputs).map(|(&id, x)| store(self.graph, id, x)).collect();
+        let stored = main.inputs.iter().zip(inputs).map(|(&id, x)| store(self.graph, id, x));
+        let stored = stored.collect::<Result<Vec<_>, _>>()?;
         let slices: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         let outputs = self.runner.run(&main.name, &slices)?;
-        Ok(main.outputs.iter().zip(&outputs).map(|(&id, y)| load(self.graph, id, y)).collect())
+        main.outputs.iter().zip(&outputs).map(|(&id, y)| load(self.graph, id, y)).collect()
     }
 }
 
-/// Real numbers as a value stores them.
-fn store(graph: &Graph, id: ValueId, numbers: &[f32]) -> Vec<u8> {
+/// Real numbers as a value stores them: as they are, or as [`Quantize`] makes them.
+fn store(graph: &Graph, id: ValueId, numbers: &[f32]) -> Result<Vec<u8>, Error> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
     let value = graph.value(id);
     if value.ty.dtype != DType::I8 {
-        return numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
+        return Ok(bytes);
     }
-    let quant = value.quant.view();
-    let (scale, zero) = (quant.scale(0), quant.zero_point(0) as f32);
-    numbers.iter().map(|v| ((v / scale).round() + zero).clamp(-128.0, 127.0) as i8 as u8).collect()
+    let real = Arg { ty: TensorType::new(DType::F32, value.ty.shape), quant: Default::default(), data: &bytes };
+    let mut stored = vec![0; numbers.len()];
+    convert(Quantize, real, ArgMut { ty: value.ty, quant: value.quant.view(), data: &mut stored })?;
+    Ok(stored)
 }
 
 /// The real numbers that a value's bytes stand for.
-fn load(graph: &Graph, id: ValueId, bytes: &[u8]) -> Vec<f32> {
+fn load(graph: &Graph, id: ValueId, bytes: &[u8]) -> Result<Vec<f32>, Error> {
     let value = graph.value(id);
-    if value.ty.dtype != DType::I8 {
-        return bytes.chunks_exact(4).map(|c| c.try_into().map_or(0.0, f32::from_le_bytes)).collect();
+    let mut real = bytes.to_vec();
+    if value.ty.dtype == DType::I8 {
+        real = vec![0; 4 * bytes.len()];
+        let ty = TensorType::new(DType::F32, value.ty.shape);
+        let stored = Arg { ty: value.ty, quant: value.quant.view(), data: bytes };
+        convert(Dequantize, stored, ArgMut { ty, quant: Default::default(), data: &mut real })?;
     }
-    let quant = value.quant.view();
-    bytes.iter().map(|&b| quant.scale(0) * (b as i8 as i32 - quant.zero_point(0)) as f32).collect()
+    Ok(real.chunks_exact(4).map(|c| c.try_into().map_or(0.0, f32::from_le_bytes)).collect())
+}
+
+fn convert<O: Operator>(op: O, from: Arg<'_>, mut to: ArgMut<'_>) -> Result<(), Error> {
+    op.reference(&[from], &mut to).map_err(|error| Error::Convert { op: O::NAME, error })
 }

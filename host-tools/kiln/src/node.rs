@@ -7,7 +7,8 @@ use kiln_core::TensorType;
 use kiln_ops::Op;
 use kiln_planner::backend::Handle;
 
-use crate::Device;
+use crate::realize::{Purpose, realize};
+use crate::{Device, Error};
 
 /// How a node is computed.
 #[derive(Clone)]
@@ -88,6 +89,14 @@ impl Node {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its bytes, computed if need be.
+    pub(crate) fn read(self: &Arc<Node>) -> Result<Vec<u8>, Error> {
+        realize(&self.device, std::slice::from_ref(self), Purpose::Look)?;
+        let value = self.state().value.clone();
+        // `realize` gave it one.
+        value.map_or(Ok(Vec::new()), |value| Ok(self.device.backend().read(&value)?))
     }
 
     /// Takes on its memory. The definition goes unless a gradient may need it.

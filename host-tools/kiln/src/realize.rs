@@ -158,15 +158,10 @@ impl Part {
         key
     }
 
-    /// The graph that computes `outputs`, ready to be planned.
-    fn graph(&self, outputs: &[usize]) -> Result<Graph, Error> {
-        let mut graph = Graph::new("recorded");
-        let leaves: Vec<ValueId> = (self.leaves.iter().enumerate())
-            .map(|(i, leaf)| graph.add_input(format!("input {i}"), leaf.ty, Quant::default()))
-            .collect();
-        let mut entry = Entry { name: "run".into(), inputs: leaves.clone(), ..Entry::default() };
+    /// Adds all steps to an entry of a graph, given the values of the leaves there, and gives the steps' own.
+    pub(crate) fn add_to(&self, graph: &mut Graph, entry: &mut Entry, leaves: &[ValueId]) -> Vec<ValueId> {
         let mut values: Vec<ValueId> = Vec::with_capacity(self.steps.len());
-        for (i, step) in self.steps.iter().enumerate() {
+        for step in &self.steps {
             let ty = step.node.ty;
             let value = match &step.how {
                 How::Scalar(number) => {
@@ -174,7 +169,7 @@ impl Part {
                     graph.add_constant(format!("{number}"), ty, Quant::default(), bytes)
                 }
                 How::Op(op, inputs) => {
-                    let name = format!("{} {i}", op.name());
+                    let name = format!("{} {}", op.name(), graph.values.len());
                     let output = graph.add_result(name.clone(), ty, Quant::default());
                     let inputs = inputs.iter().map(|input| match *input {
                         Operand::Leaf(i) => leaves[i],
@@ -186,6 +181,17 @@ impl Part {
             };
             values.push(value);
         }
+        values
+    }
+
+    /// The graph that computes `outputs`, ready to be planned.
+    fn graph(&self, outputs: &[usize]) -> Result<Graph, Error> {
+        let mut graph = Graph::new("recorded");
+        let leaves: Vec<ValueId> = (self.leaves.iter().enumerate())
+            .map(|(i, leaf)| graph.add_input(format!("input {i}"), leaf.ty, Quant::default()))
+            .collect();
+        let mut entry = Entry { name: "run".into(), inputs: leaves.clone(), ..Entry::default() };
+        let values = self.add_to(&mut graph, &mut entry, &leaves);
         entry.outputs = outputs.iter().map(|&i| values[i]).collect();
         graph.entries.push(entry);
         graph.validate()?;

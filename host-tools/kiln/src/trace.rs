@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kiln_planner::graph::{Assign, Entry, Graph, Node as GraphNode, Quant, ValueId};
+use kiln_planner::graph::{Assign, Entry, Graph, Quant, ValueId};
 
 use crate::Error;
 use crate::module::{Module, ModulePath, Visitor};
 use crate::node::Node;
-use crate::realize::{How, Operand, Part};
+use crate::realize::Part;
 use crate::tensor::{Kind, Recorded, Tensor};
 
 /// A tensor of a graph with its name there.
@@ -47,7 +47,7 @@ impl Trace {
     /// Makes a tensor state: kept from run to run, at first what it is now, which it is again after `reset`.
     pub fn state(mut self, name: impl Into<String>, tensor: &dyn Recorded) -> Result<Trace, Error> {
         let node = tensor.recorded();
-        let data = bytes(node)?;
+        let data = node.read()?;
         let id = self.graph.add_state(name, node.ty, Quant::default());
         self.shared.insert(node.number, id);
         self.states.push((id, data));
@@ -133,35 +133,15 @@ impl Trace {
                 Some(&id) => id,
                 None => {
                     let name = format!("constant {}", self.graph.values.len());
-                    let id = self.graph.add_constant(name, leaf.ty, Quant::default(), bytes(leaf)?);
+                    let id = self.graph.add_constant(name, leaf.ty, Quant::default(), leaf.read()?);
                     self.shared.insert(leaf.number, id);
                     id
                 }
             };
             leaves.push(id);
         }
-        let mut steps: Vec<ValueId> = Vec::with_capacity(part.steps.len());
-        for step in &part.steps {
-            let ty = step.node.ty;
-            let id = match &step.how {
-                How::Scalar(number) => {
-                    let data = kiln_passes::element(ty.dtype, *number).unwrap_or_default();
-                    self.graph.add_constant(format!("{number}"), ty, Quant::default(), data)
-                }
-                How::Op(op, inputs) => {
-                    let name = format!("{} {}", op.name(), self.graph.values.len());
-                    let output = self.graph.add_result(name.clone(), ty, Quant::default());
-                    let inputs = inputs.iter().map(|input| match *input {
-                        Operand::Leaf(i) => leaves[i],
-                        Operand::Step(i) => steps[i],
-                    });
-                    entry.nodes.push(GraphNode { name, op: *op, inputs: inputs.collect(), output });
-                    output
-                }
-            };
-            known.insert(step.node.number, id);
-            steps.push(id);
-        }
+        let steps = part.add_to(&mut self.graph, entry, &leaves);
+        known.extend(part.steps.iter().map(|step| step.node.number).zip(steps));
         Ok(())
     }
 
@@ -205,13 +185,4 @@ impl Visitor for Add {
     fn buffer<const D: usize, K: Kind>(&mut self, path: &ModulePath<'_>, tensor: &mut Tensor<D, K>) {
         self.tensor(path, tensor);
     }
-}
-
-/// A node's bytes, computed if need be.
-fn bytes(node: &Arc<Node>) -> Result<Vec<u8>, Error> {
-    use crate::realize::{Purpose, realize};
-    realize(&node.device, std::slice::from_ref(node), Purpose::Look)?;
-    let value = node.state().value.clone();
-    // `realize` gave it one.
-    value.map_or(Ok(Vec::new()), |value| Ok(node.device.backend().read(&value)?))
 }

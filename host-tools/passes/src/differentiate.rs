@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kiln_core::{DType, Shape, TensorType};
 use kiln_ops::{Build, Op, OpError};
-use kiln_planner::graph::{Graph, Node, Quant, ValueId};
+use kiln_planner::graph::{Graph, Quant, ValueId};
 
 use crate::PassError;
 use crate::backward::{Ran, backward};
@@ -47,11 +47,8 @@ impl Build for EntryBuilder<'_> {
     }
 
     fn op(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId, OpError> {
-        let ty = op.output(&self.graph.types(inputs))?;
         let name = format!("{} {}", op.name(), self.graph.values.len());
-        let output = self.graph.add_result(name.clone(), ty, Quant::default());
-        self.graph.entries[self.entry].nodes.push(Node { name, op, inputs: inputs.to_vec(), output });
-        Ok(output)
+        self.graph.try_add_node(self.entry, name, op, inputs, Quant::default())
     }
 
     fn scalar(&mut self, dtype: DType, value: f64) -> Result<ValueId, OpError> {

@@ -6,7 +6,7 @@
 //! dump's: [`STACK_RECORD`] and [`ARENA_RECORD`].
 
 use crate::Exit;
-use crate::replay::{Files, Filled, Replay, Sink, fill_inputs, run_model, write_outputs, write_record};
+use crate::replay::{Files, Filled, Replay, Sink, fill_inputs, open, run_model, write_outputs, write_record};
 
 /// What the arena is filled with: the first before cases of even number, the second before the others.
 pub const PATTERNS: [u8; 2] = [0xA5, 0x5A];
@@ -46,14 +46,8 @@ impl StackUse for NotMeasured {
 /// Runs every case over painted memory and writes outputs and records. A model without input bytes is run once
 /// with each pattern.
 pub fn profile<S: Setup, F: Files>(setup: &mut S, files: &mut F, stack: &impl StackUse) -> Exit {
-    if !files.open_input() {
-        return Exit::OpenInput;
-    }
-    if !files.create(Sink::Output) {
-        return Exit::OpenOutput;
-    }
-    if !files.create(Sink::Dump) {
-        return Exit::OpenDump;
+    if let Err(exit) = open(files, &[Sink::Output, Sink::Dump]) {
+        return exit;
     }
     let mut case: u32 = 0;
     loop {

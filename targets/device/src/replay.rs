@@ -101,11 +101,8 @@ impl<H> Handles<H> {
 
 /// Runs every case and writes the outputs. A model without input bytes is run once.
 pub fn replay<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
-    if !files.open_input() {
-        return Exit::OpenInput;
-    }
-    if !files.create(Sink::Output) {
-        return Exit::OpenOutput;
+    if let Err(exit) = open(files, &[Sink::Output]) {
+        return exit;
     }
     let Err(exit) = every_case(model, files, |model, files, _case| {
         run_model(model);
@@ -116,14 +113,8 @@ pub fn replay<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
 
 /// As [`replay()`], and writes what each step wrote as well.
 pub fn dump<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
-    if !files.open_input() {
-        return Exit::OpenInput;
-    }
-    if !files.create(Sink::Output) {
-        return Exit::OpenOutput;
-    }
-    if !files.create(Sink::Dump) {
-        return Exit::OpenDump;
+    if let Err(exit) = open(files, &[Sink::Output, Sink::Dump]) {
+        return exit;
     }
     let Err(exit) = every_case(model, files, |model, files, case| {
         let mut written = true;
@@ -136,6 +127,22 @@ pub fn dump<M: Replay, F: Files>(model: &mut M, files: &mut F) -> Exit {
         write_outputs(model, files)
     });
     exit
+}
+
+/// Opens the input file and makes those that are written.
+pub(crate) fn open<F: Files>(files: &mut F, sinks: &[Sink]) -> Result<(), Exit> {
+    if !files.open_input() {
+        return Err(Exit::OpenInput);
+    }
+    for &sink in sinks {
+        if !files.create(sink) {
+            return Err(match sink {
+                Sink::Output => Exit::OpenOutput,
+                Sink::Dump => Exit::OpenDump,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Runs the model. A function of its own, never inlined, so that in an ELF the code of a model can

@@ -70,6 +70,72 @@ impl Stack {
     }
 }
 
+/// What a platform's module `stack` offers: where its linker script has the stack begin (at its high end) and end, both
+/// at multiples of 4 with nothing but the stack between, and the instruction that reads the stack pointer.
+#[macro_export]
+macro_rules! platform_stack {
+    ($start:ident, $end:ident, $read:literal) => {
+        unsafe extern "C" {
+            static mut $start: u32;
+            static mut $end: u32;
+        }
+
+        /// Bytes of memory the stack may grow into, all of it counted.
+        pub fn size() -> usize {
+            stack().size()
+        }
+
+        /// Bytes of stack in use where this is called.
+        #[inline(always)]
+        pub fn in_use() -> usize {
+            stack().in_use(pointer())
+        }
+
+        /// Fills the free part of the stack. Call it with as shallow a stack as can be, before the run.
+        #[inline(never)]
+        pub fn paint() {
+            // SAFETY: the pointer is this function's own; interrupts that come meanwhile have gone again when it
+            // writes on.
+            unsafe { stack().paint(pointer()) };
+        }
+
+        /// Bytes of stack in use at the deepest point since [`paint`], counted from the stack's start.
+        /// Interrupt handlers count as well.
+        #[inline(never)]
+        pub fn used() -> usize {
+            stack().used()
+        }
+
+        /// Measures what a run uses by painting: a frame's words that were never written don't count at the deepest
+        /// point, and less than 128 bytes count as that many.
+        pub struct Painted;
+
+        impl $crate::profile::StackUse for Painted {
+            #[inline(never)]
+            fn used_by(&self, run: impl FnOnce()) -> Option<u32> {
+                paint();
+                let before = in_use();
+                run();
+                Some(used().wrapping_sub(before) as u32)
+            }
+        }
+
+        #[inline(always)]
+        fn stack() -> $crate::stack::Stack {
+            // SAFETY: the linker script puts both symbols at multiples of 4, and nothing but the stack between them.
+            unsafe { $crate::stack::Stack::new((&raw mut $end) as usize, (&raw mut $start) as usize) }
+        }
+
+        #[inline(always)]
+        fn pointer() -> usize {
+            let pointer: usize;
+            // SAFETY: reads a register and changes nothing.
+            unsafe { core::arch::asm!($read, out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+            pointer
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,9 @@ use kiln_core::plan::{ALIGN, TensorRecord};
 use kiln_core::{Done, Error, Hook, Plan, Row, Session, TargetId};
 use kiln_kernels::table::{KERNEL_COUNT, host_rows};
 
+use kiln_planner::PlannedEntry;
+use kiln_planner::graph::ValueId;
+
 use crate::AlignedBytes;
 
 /// Why a plan does not run here.
@@ -230,6 +233,24 @@ impl Runner {
         }
         self.session.run_with(&entry, hook);
         Ok(entry.outputs.iter().map(|t| self.session.bytes(t).to_vec()).collect())
+    }
+
+    /// Runs an entry and shows the value that each of its steps computes. Copies that planning made are no
+    /// values of the graph and are left out.
+    pub fn run_observing(
+        &mut self,
+        planned: &PlannedEntry,
+        inputs: &[&[u8]],
+        seen: &mut dyn FnMut(ValueId, &[u8]),
+    ) -> Result<Vec<Vec<u8>>, RunError> {
+        let first = self.entry(&planned.name)?.first_step;
+        let mut hook = |done: &Done<'_>| {
+            let step = planned.steps.get(done.index.wrapping_sub(first) as usize);
+            if let Some(step) = step.filter(|step| step.node.is_some()) {
+                seen(step.output, done.output(0));
+            }
+        };
+        self.run_with(&planned.name, inputs, &mut hook)
     }
 
     /// Runs an entry and gives, besides its outputs, what each step wrote.

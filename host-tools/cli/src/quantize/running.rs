@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use kiln_core::DType;
 use kiln_core::plan::Plan;
-use kiln_core::{DType, Done};
-use kiln_planner::Planned;
 use kiln_planner::graph::{Graph, ValueId};
+use kiln_planner::{Planned, PlannedEntry};
 use kiln_target_host::{AlignedBytes, RunError, Runner};
 
 use crate::CliError;
@@ -16,11 +16,9 @@ use crate::values::element;
 pub(crate) struct Running<'p> {
     path: &'p Path,
     runner: Runner,
-    entry: &'p str,
+    entry: &'p PlannedEntry,
     /// Its inputs, as files fill them.
     pub(crate) inputs: Vec<Wanted>,
-    /// The value that each step computes; `None` for copies that planning made.
-    steps: Vec<Option<ValueId>>,
 }
 
 impl<'p> Running<'p> {
@@ -41,8 +39,7 @@ impl<'p> Running<'p> {
             Wanted::of(&plan, tensor, index).ok_or_else(unknown)
         });
         let inputs = inputs.collect::<Result<_, _>>()?;
-        let steps = main.steps.iter().map(|step| step.node.map(|_| step.output)).collect();
-        Ok(Running { path, runner, entry: &main.name, inputs, steps })
+        Ok(Running { path, runner, entry: main, inputs })
     }
 
     /// Runs on inputs as they are stored, with all state zero, and shows what each step computed. Gives the
@@ -53,13 +50,7 @@ impl<'p> Running<'p> {
         seen: &mut dyn FnMut(ValueId, &[u8]),
     ) -> Result<Vec<Vec<u8>>, CliError> {
         self.runner.reset();
-        let steps = &self.steps;
-        let mut hook = |done: &Done<'_>| {
-            if let Some(Some(value)) = steps.get(done.index as usize) {
-                seen(*value, done.output(0));
-            }
-        };
-        let outputs = self.runner.run_with(self.entry, inputs, &mut hook);
+        let outputs = self.runner.run_observing(self.entry, inputs, seen);
         outputs.map_err(|source| CliError::Run { path: self.path.to_owned(), source })
     }
 

@@ -91,10 +91,7 @@ impl<const D: usize, K: Kind> Tensor<D, K> {
 
     /// The bytes of its elements, little-endian, computed if need be.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        self.realize()?;
-        let value = self.node().state().value.clone();
-        // `realize` gave it one.
-        value.map_or(Ok(Vec::new()), |value| Ok(self.device().backend().read(&value)?))
+        self.node().read()
     }
 
     fn elements_as<E: Element<Kind = K>>(&self) -> Result<Vec<E>, Error> {
