@@ -28,8 +28,13 @@ pub fn imported(data: &Path, model: &str) -> Result<Graph> {
     Ok(kiln_import::import_tflite(&bytes, model)?)
 }
 
-/// The folder of shared models, if it is there: `KILN_DATA`, by default `../shared/data`.
+/// The folder of shared models: `KILN_DATA`, by default `../shared/data`. Where it is missing, says that the check is
+/// skipped.
 pub fn data() -> Option<PathBuf> {
     let path = std::env::var_os("KILN_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
-    path.join("models").is_dir().then_some(path)
+    let there = path.join("models").is_dir();
+    if !there {
+        println!("skipped: no models at KILN_DATA (default ../shared/data)");
+    }
+    there.then_some(path)
 }

@@ -103,7 +103,7 @@ unsafe fn run(call: &Call<'_>) {
 /// How planning chooses and prepares the row.
 #[cfg(feature = "host")]
 pub(crate) mod host {
-    use kiln_ops::{Op, OpError};
+    use kiln_ops::Op;
 
     use super::*;
     use crate::table::{Direction, Kernel, Operation};
@@ -116,13 +116,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| parameters(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = parameters(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, parameters(operation)),
         // Where elements become larger, the output runs ahead by the difference with each but the last.
         lag: |operation, input, _| {
             let (p, _) = parameters(operation).filter(|_| input == 0)?;

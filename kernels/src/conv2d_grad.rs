@@ -342,7 +342,7 @@ pub(crate) mod host {
 
     use super::*;
     use crate::lowering;
-    use crate::table::{Direction, Emit, Kernel, Operation};
+    use crate::table::{Direction, Kernel, Operation};
 
     pub(crate) const CONV2D_INPUT_GRAD_F32: Kernel = Kernel {
         number: super::CONV2D_INPUT_GRAD_F32.number(),
@@ -354,8 +354,7 @@ pub(crate) mod host {
         prepare: |operation, emit| {
             let p = by_input(operation).ok_or(OpError::TooLarge)?;
             let rows = lowering::image_rows(&operation.output.ty).ok_or(OpError::TooLarge)?;
-            emit_all(emit, &p, rows);
-            Ok(())
+            lowering::emit_call(emit, 2, Some((p, rows)))
         },
         // What a row reads reaches across several rows either way.
         lag: |_, _, _| None,
@@ -372,21 +371,13 @@ pub(crate) mod host {
         applies: |operation| by_weights(operation).is_some(),
         prepare: |operation, emit| {
             let p = by_weights(operation).ok_or(OpError::TooLarge)?;
-            emit_all(emit, &p, p.spatial.output.channels);
-            Ok(())
+            lowering::emit_call(emit, 2, Some((p, p.spatial.output.channels)))
         },
         // Everything is read for every weight.
         lag: |_, _, _| None,
         portable: super::CONV2D_WEIGHT_GRAD_F32,
         native: None,
     };
-
-    fn emit_all(emit: &mut dyn Emit, p: &Conv2dGradParameters, rows: u32) {
-        emit.input(0);
-        emit.input(1);
-        emit.parameters(p.as_bytes());
-        emit.rows(rows);
-    }
 
     fn parameters(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType) -> Option<Conv2dGradParameters> {
         lowering::image_rows(x)?;

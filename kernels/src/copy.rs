@@ -48,8 +48,8 @@ pub(crate) mod host {
     use kiln_ops::{Op, OpError};
 
     use super::*;
-    use crate::blocks;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::{blocks, lowering};
 
     pub(crate) const COPY: Kernel = Kernel {
         number: super::COPY.number(),
@@ -60,10 +60,7 @@ pub(crate) mod host {
         applies: |operation| cut(operation).is_some(),
         prepare: |operation, emit| {
             let (blocks, rows) = cut(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(CopyParameters { blocks, pitches: [blocks.row_length; 2] }.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((CopyParameters { blocks, pitches: [blocks.row_length; 2] }, rows)))
         },
         // Within a row the move minds overlap itself; across rows the output must not run ahead.
         lag: |operation, input, _| cut(operation).filter(|_| input == 0).map(|_| 0),

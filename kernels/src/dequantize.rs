@@ -76,10 +76,7 @@ pub(crate) mod host {
             let output_pitch = blocks.row_length.checked_mul(4).ok_or(OpError::TooLarge)?;
             let pitches = [blocks.row_length, output_pitch];
             let (scale, zero) = (x.quant.scale(0), x.quant.zero_point(0));
-            emit.input(0);
-            emit.parameters(DequantizeParameters { blocks, pitches, scale, zero }.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((DequantizeParameters { blocks, pitches, scale, zero }, rows)))
         },
         // When the last output but one of n is written, which ends at 4 (n - 1), input byte n - 1 is to be read.
         lag: |operation, input, _| {

@@ -191,10 +191,7 @@ pub(crate) mod host {
                 reverse_multiplier: s.reverse_multiplier,
                 reverse_shift: s.reverse_shift,
             };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_S8,
@@ -212,10 +209,7 @@ pub(crate) mod host {
             let (length, rows) = vectors_of(operation, DType::F32).ok_or(OpError::TooLarge)?;
             let pitch = length.checked_mul(4).ok_or(OpError::TooLarge)?;
             let parameters = LogSoftmaxF32Parameters { length, input_pitch: pitch, output_pitch: pitch };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_F32,

@@ -1,7 +1,8 @@
 //! From operations to parameters and constants: what the kernels' host sides share.
 
 use kiln_core::{DType, MAX_OPERANDS, TensorType};
-use kiln_ops::{Activation, QuantRef, Window2d};
+use kiln_ops::{Activation, OpError, QuantRef, Window2d};
+use zerocopy::{Immutable, IntoBytes};
 
 use crate::arithmetic::Epilogue;
 use crate::spatial::{Image, Spatial};
@@ -31,6 +32,21 @@ pub(crate) fn is_sound(operation: &Operation<'_>, dtype: DType) -> bool {
     operation.output.ty.dtype == dtype
         && operation.inputs.first().is_some_and(|x| x.ty.dtype == dtype)
         && is_consistent(operation)
+}
+
+/// Emits what most kernels take: the first `inputs` inputs as they lie, parameters, and rows.
+pub(crate) fn emit_call<P: IntoBytes + Immutable>(
+    emit: &mut dyn Emit,
+    inputs: usize,
+    call: Option<(P, u32)>,
+) -> Result<(), OpError> {
+    let (parameters, rows) = call.ok_or(OpError::TooLarge)?;
+    for input in 0..inputs {
+        emit.input(input);
+    }
+    emit.parameters(parameters.as_bytes());
+    emit.rows(rows);
+    Ok(())
 }
 
 /// The elements of a vector along the innermost dimension and the number of vectors, of a sound operation

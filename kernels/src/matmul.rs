@@ -184,7 +184,7 @@ unsafe fn run(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::DType;
-    use kiln_ops::{Op, OpError};
+    use kiln_ops::Op;
 
     use super::*;
     use crate::lowering;
@@ -197,14 +197,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| parameters(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = parameters(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.input(1);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 2, parameters(operation)),
         // Both inputs are read for every column of tiles.
         lag: |_, _, _| None,
         portable: super::MATMUL_F32,

@@ -253,13 +253,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| strided(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = strided(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, strided(operation)),
         // Elements that are not repeated lie no earlier in the input than in the output.
         lag: |operation, input, _| {
             let (p, _) = strided(operation).filter(|_| input == 0)?;
@@ -277,13 +271,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| scatter(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = scatter(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, scatter(operation)),
         // The zeros of a row would fall on elements that are still to be read.
         lag: |_, _, _| None,
         portable: super::SCATTER,

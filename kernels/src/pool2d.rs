@@ -222,10 +222,7 @@ pub(crate) mod host {
     }
 
     fn prepare(operation: &Operation<'_>, kind: PoolKind, dtype: DType, emit: &mut dyn Emit) -> Result<(), OpError> {
-        let parameters = parameters(operation, kind, dtype).ok_or(OpError::TooLarge)?;
-        emit.input(0);
-        emit.parameters(parameters.as_bytes());
-        emit.rows(lowering::image_rows(&operation.output.ty).ok_or(OpError::TooLarge)?);
-        Ok(())
+        let parameters = parameters(operation, kind, dtype);
+        lowering::emit_call(emit, 1, parameters.zip(lowering::image_rows(&operation.output.ty)))
     }
 }

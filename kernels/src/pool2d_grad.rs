@@ -260,7 +260,7 @@ unsafe fn run_pick(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::{DType, TensorType};
-    use kiln_ops::{Op, OpError, Pool2d};
+    use kiln_ops::{Op, Pool2d};
 
     use super::*;
     use crate::table::{Direction, Kernel, Operation};
@@ -277,11 +277,11 @@ pub(crate) mod host {
                 directions: $directions,
                 applies: |operation| $parameters(operation).is_some(),
                 prepare: |operation, emit| {
-                    let p = $parameters(operation).ok_or(OpError::TooLarge)?;
-                    (0..$inputs).for_each(|input| emit.input(input));
-                    emit.parameters(p.as_bytes());
-                    emit.rows(lowering::image_rows(&operation.output.ty).ok_or(OpError::TooLarge)?);
-                    Ok(())
+                    lowering::emit_call(
+                        emit,
+                        $inputs,
+                        $parameters(operation).zip(lowering::image_rows(&operation.output.ty)),
+                    )
                 },
                 lag: $lag,
                 portable: super::$row,

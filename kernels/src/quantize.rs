@@ -132,10 +132,7 @@ pub(crate) mod host {
             let y = &operation.output.quant;
             let pitches = [input_pitch, blocks.row_length];
             let parameters = QuantizeParameters { blocks, pitches, scale: y.scale(0), zero: y.zero_point(0) };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         // Output bytes never pass the input's, which are four times as many.
         lag: |operation, input, _| quantized(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
@@ -162,10 +159,7 @@ pub(crate) mod host {
                 multiplier,
                 shift,
             };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         lag: |operation, input, _| quantized(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::REQUANTIZE_S8,

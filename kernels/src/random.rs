@@ -54,7 +54,7 @@ unsafe fn run(call: &Call<'_>) {
 /// How planning chooses and prepares the row.
 #[cfg(feature = "host")]
 pub(crate) mod host {
-    use kiln_ops::{Op, OpError};
+    use kiln_ops::Op;
 
     use super::*;
     use crate::table::{Direction, Kernel, Operation};
@@ -67,13 +67,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| parameters(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = parameters(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, parameters(operation)),
         // Every row reads the key.
         lag: |_, _, _| None,
         portable: super::RANDOM_F32,

@@ -245,7 +245,7 @@ unsafe fn run_arg_max(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::DType;
-    use kiln_ops::{Op, OpError, ReduceKind};
+    use kiln_ops::{Op, ReduceKind};
 
     use super::*;
     use crate::table::{Direction, Kernel, Operation};
@@ -258,13 +258,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| parameters(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = parameters(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, parameters(operation)),
         // An element's inputs begin no earlier than where it is written, and those of later elements later.
         lag: |operation, input, _| parameters(operation).filter(|_| input == 0).map(|_| 0),
         portable: super::REDUCE_F32,
@@ -278,13 +272,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| arg_max(operation).is_some(),
-        prepare: |operation, emit| {
-            let (p, rows) = arg_max(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(rows);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, arg_max(operation)),
         lag: |operation, input, _| arg_max(operation).filter(|_| input == 0).map(|_| 0),
         portable: super::ARG_MAX_F32,
         native: None,

@@ -227,10 +227,7 @@ pub(crate) mod host {
                 left_shift: left_shift.max(0) as u32,
                 diff_min,
             };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_S8,
@@ -248,10 +245,7 @@ pub(crate) mod host {
             let (op, length, rows) = vectors_of(operation, DType::F32).ok_or(OpError::TooLarge)?;
             let pitch = length.checked_mul(4).ok_or(OpError::TooLarge)?;
             let parameters = SoftmaxF32Parameters { length, input_pitch: pitch, output_pitch: pitch, beta: op.beta };
-            emit.input(0);
-            emit.parameters(parameters.as_bytes());
-            emit.rows(rows);
-            Ok(())
+            lowering::emit_call(emit, 1, Some((parameters, rows)))
         },
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_F32,

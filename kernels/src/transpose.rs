@@ -110,7 +110,7 @@ unsafe fn run(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::MAX_RANK;
-    use kiln_ops::{Op, OpError};
+    use kiln_ops::Op;
 
     use super::*;
     use crate::lowering;
@@ -123,13 +123,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| layout(operation).is_some(),
-        prepare: |operation, emit| {
-            let p = layout(operation).ok_or(OpError::TooLarge)?;
-            emit.input(0);
-            emit.parameters(p.as_bytes());
-            emit.rows(p.rows.size);
-            Ok(())
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, layout(operation).map(|p| (p, p.rows.size))),
         lag: |operation, input, _| layout(operation).filter(|_| input == 0).and_then(|p| lag(&p)),
         portable: super::TRANSPOSE,
         native: None,

@@ -4,7 +4,7 @@
 use kiln_core::{MAX_RANK, Shape, TensorType};
 
 use crate::spatial::counted;
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// The shape that `shapes` broadcast to.
 pub fn broadcast(shapes: impl Iterator<Item = Shape> + Clone) -> Result<Shape, OpError> {
@@ -96,10 +96,6 @@ impl Operator for Expand {
         }
         let shape = broadcast_to([x.shape].into_iter(), self.shape)?;
         Ok(TensorType::new(x.dtype, shape))
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -133,6 +133,21 @@ impl<V: Copy> Differential<'_, V> {
 /// not asked for.
 pub type Gradients<V> = [Option<V>; MAX_OPERANDS];
 
+/// The gradient of a bias, input 2 of products and convolutions: the sum of `d` over all but the channels.
+pub(crate) fn bias_grad<B: Build + ?Sized>(
+    b: &mut B,
+    at: &Differential<'_, B::Value>,
+    d: B::Value,
+) -> Result<Option<B::Value>, OpError> {
+    match at.inputs.get(2) {
+        Some(&bias) if at.wants(2) => {
+            let shape = b.ty(bias).shape;
+            b.sum_to(d, shape).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
 /// The gradients of the first inputs; the rest have none.
 pub(crate) fn gradients<V: Copy, const N: usize>(first: [Option<V>; N]) -> Gradients<V> {
     let mut all = [None; MAX_OPERANDS];

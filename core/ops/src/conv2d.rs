@@ -173,13 +173,7 @@ impl Operator for Conv2d {
         let (x, w) = (at.input(0)?, at.input(1)?);
         let by_x = if at.wants(0) { Some(crate::conv2d_grad::input_grad(conv, b, d, w, x)?) } else { None };
         let by_w = if at.wants(1) { Some(crate::conv2d_grad::weight_grad(conv, b, x, d, w)?) } else { None };
-        let by_bias = match at.inputs.get(2) {
-            Some(&bias) if at.wants(2) => {
-                let shape = b.ty(bias).shape;
-                Some(b.sum_to(d, shape)?)
-            }
-            _ => None,
-        };
+        let by_bias = crate::build::bias_grad(b, at, d)?;
         Ok(crate::build::gradients([by_x, by_w, by_bias]))
     }
 }

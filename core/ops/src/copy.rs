@@ -2,7 +2,7 @@
 
 use kiln_core::TensorType;
 
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// Copies its input. Importers do not make it; planning does, for an `assign` whose value can't be
 /// computed where the state lies.
@@ -22,10 +22,6 @@ impl Operator for Copy {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         Some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

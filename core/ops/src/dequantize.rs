@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, TensorType};
 
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// The real number that each int8 stands for, as float32: `scale * (value - zero_point)`, one
 /// multiplication in single precision. Scales may run along an axis.
@@ -23,10 +23,6 @@ impl Operator for Dequantize {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         Some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

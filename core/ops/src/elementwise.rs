@@ -5,7 +5,7 @@
 
 use kiln_core::{DType, TensorType, fixed};
 
-use crate::{Activation, Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Activation, Arg, ArgMut, OpError, Operator};
 
 /// Declares binary operators over two tensors of equal shape.
 macro_rules! binary {
@@ -27,10 +27,6 @@ macro_rules! binary {
 
             fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
                 Some(axis)
-            }
-
-            fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-                Cost::new(0, inputs, output)
             }
 
             fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -127,13 +127,7 @@ impl Operator for FullyConnected {
         } else {
             None
         };
-        let by_bias = match at.inputs.get(2) {
-            Some(&bias) if at.wants(2) => {
-                let shape = b.ty(bias).shape;
-                Some(b.sum_to(d, shape)?)
-            }
-            _ => None,
-        };
+        let by_bias = crate::build::bias_grad(b, at, d)?;
         Ok(crate::build::gradients([by_x, by_w, by_bias]))
     }
 }

@@ -3,7 +3,7 @@
 use kiln_core::{DType, Shape, TensorType};
 
 use crate::broadcast::{broadcast_to, position, strides};
-use crate::{Arg, ArgMut, Cost, Function, OpError, Operator};
+use crate::{Arg, ArgMut, Function, OpError, Operator};
 
 /// The most inputs a program reads.
 pub const MAX_INPUTS: usize = 12;
@@ -133,10 +133,6 @@ impl Operator for Fused {
         }
         let shape = broadcast_to(tensors.iter().map(|x| x.shape), self.shape)?;
         Ok(TensorType::new(self.dtype, shape))
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -5,7 +5,7 @@ use kiln_core::{DType, TensorType, fixed};
 use crate::softmax::{
     difference, exp, exp_on_negative_values, for_each_vector, half_of_sum, one_over_one_plus, outer_axis, vectors,
 };
-use crate::{Arg, ArgMut, Cost, OpError, Operator, Softmax};
+use crate::{Arg, ArgMut, OpError, Operator, Softmax};
 
 /// Log-softmax over the innermost dimension, `x_i - log(sum_j exp(x_j))`. float32, or int8 in
 /// TFLite's form: the output's scale is 1/16 and its zero point 127.
@@ -58,10 +58,6 @@ impl Operator for LogSoftmax {
 
     fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         outer_axis(inputs, axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

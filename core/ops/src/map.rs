@@ -6,7 +6,7 @@
 use kiln_core::{DType, TensorType};
 
 use crate::broadcast::{broadcast, position, strides};
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// What element types a function takes and gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -324,10 +324,6 @@ impl Operator for Map {
     fn varies(&self, inputs: &[TensorType], input: usize, axis: usize) -> Option<usize> {
         let rank = inputs.iter().map(|x| x.shape.rank()).max()?;
         Some(axis + rank - inputs.get(input)?.shape.rank())
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

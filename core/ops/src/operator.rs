@@ -57,8 +57,10 @@ pub trait Operator: Copy {
         Effect::Fresh
     }
 
-    /// The cost of one run.
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost;
+    /// The cost of one run; of most operators, the bytes they move.
+    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
+        Cost::new(0, inputs, output)
+    }
 
     /// Computes the output, plainly. `inputs` and `output` must fit [`Operator::output`]; data
     /// shorter than its type reads as zero.

@@ -4,7 +4,7 @@ use kiln_core::{DType, TensorType};
 
 use crate::conv2d::{offset, positions};
 use crate::spatial::{counted, four, nhwc};
-use crate::{Activation, Arg, ArgMut, Cost, OpError, Operator, Pool2d, PoolKind};
+use crate::{Activation, Arg, ArgMut, OpError, Operator, Pool2d, PoolKind};
 
 /// The gradient of an average pool: gradient `[N, OH, OW, C]` to `[N, H, W, C]`. float32 or float64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,10 +86,6 @@ impl Operator for AveragePool2dGrad {
         Ok(x)
     }
 
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
-    }
-
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let [d] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
         y.data.fill(0);
@@ -119,10 +115,6 @@ impl Operator for MaxPool2dGrad {
         let [x, d] = inputs else { return Err(OpError::Inputs(2, 2, inputs.len())) };
         check(&self.pool, PoolKind::Max, x, Some(d))?;
         Ok(*x)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
@@ -163,10 +155,6 @@ impl Operator for MaxPool2dPick {
             return Err(OpError::Mismatch("the two images (elements)", count(x), count(from)));
         }
         Ok(y)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

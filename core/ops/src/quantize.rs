@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, TensorType, fixed};
 
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// The nearest int8 of each element in the output's quantization, clamped to its range. The input is
 /// float32, or int8 with a quantization of its own; both have one scale for the whole tensor.
@@ -30,10 +30,6 @@ impl Operator for Quantize {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         Some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

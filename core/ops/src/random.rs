@@ -3,7 +3,7 @@
 use kiln_core::{DType, Shape, TensorType};
 
 use crate::spatial::counted;
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// What random numbers are like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,10 +77,6 @@ impl Operator for Random {
             return Err(OpError::Mismatch("elements of a key and 4", key.shape.elements().unwrap_or(u64::MAX), 4));
         }
         Ok(TensorType::new(DType::F32, counted(self.shape.dims())?))
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -3,7 +3,7 @@
 use kiln_core::{DType, MAX_RANK, Shape, TensorType};
 
 use crate::broadcast::{position, strides_in};
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// What a reduction computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,10 +58,6 @@ impl Operator for Reduce {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         (self.axes >> axis & 1 == 0).then_some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
@@ -154,10 +150,6 @@ impl Operator for ArgMax {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         (axis != self.axis as usize).then_some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

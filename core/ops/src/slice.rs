@@ -4,7 +4,7 @@ use kiln_core::{DType, MAX_RANK, Shape, TensorType};
 
 use crate::broadcast::{position, strides_in};
 use crate::spatial::counted;
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// Every `step`-th element along each axis, `size` of them from `begin` on. Any dtype of whole bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,10 +59,6 @@ impl Operator for Slice {
         Ok(TensorType::new(x.dtype, counted(self.size.dims())?))
     }
 
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
-    }
-
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let [x] = inputs else { return Err(OpError::Inputs(1, 1, inputs.len())) };
         let (start, strides) = self.walk(&x.ty.shape);
@@ -111,10 +107,6 @@ impl Operator for Scatter {
         let ty = TensorType::new(x.dtype, counted(self.shape.dims())?);
         self.slice(x.shape).output(&[ty])?;
         Ok(ty)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
@@ -183,10 +175,6 @@ impl Operator for Concat {
         Ok(TensorType::new(first.dtype, counted(dims.get(..rank).unwrap_or(&[]))?))
     }
 
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
-    }
-
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
         let strides = strides_in(&y.ty.shape, |_| true);
         let mut start = 0usize;
@@ -248,10 +236,6 @@ impl Operator for Cast {
 
     fn varies(&self, _: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         Some(axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -2,7 +2,7 @@
 
 use kiln_core::{DType, TensorType, fixed};
 
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// Softmax over the innermost dimension, `exp(beta x_i) / sum_j exp(beta x_j)`. float32, or int8
 /// in TFLite's form: the output's scale is 1/256 and its zero point -128.
@@ -45,10 +45,6 @@ impl Operator for Softmax {
 
     fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         outer_axis(inputs, axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {

@@ -2,7 +2,7 @@
 
 use kiln_core::{MAX_RANK, Shape, TensorType};
 
-use crate::{Arg, ArgMut, Cost, OpError, Operator};
+use crate::{Arg, ArgMut, OpError, Operator};
 
 /// The input with its dimensions in another order, any dtype: dimension `i` of the output is
 /// dimension `permutation[i]` of the input.
@@ -56,10 +56,6 @@ impl Operator for Transpose {
 
     fn varies(&self, inputs: &[TensorType], _: usize, axis: usize) -> Option<usize> {
         self.axes(inputs.first()?.shape.rank()).position(|from| from == axis)
-    }
-
-    fn cost(&self, inputs: &[TensorType], output: &TensorType) -> Cost {
-        Cost::new(0, inputs, output)
     }
 
     fn reference(&self, inputs: &[Arg<'_>], y: &mut ArgMut<'_>) -> Result<(), OpError> {
