@@ -38,6 +38,7 @@ seed() { # TARGET FILE
 
 seed kiln_file examples/sine/model/model.kiln
 seed io_json examples/sine/model/io.json
+seed io_json examples/mnist/model/io.json
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$kiln" compile examples/sine/model/model.kiln --board mps2-an386 --out "$work/sine" >/dev/null

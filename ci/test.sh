@@ -44,8 +44,10 @@ ci_check bare-metal
 stage "models, on the host and emulated"
 cargo build --quiet --locked
 kiln="${CARGO_TARGET_DIR:-target}/debug/kiln"
-"$kiln" verify examples/sine/model
-"$kiln" verify examples/sine/model --board mps2-an386
+for example in sine mnist; do
+    "$kiln" verify "examples/$example/model"
+    "$kiln" verify "examples/$example/model" --board mps2-an386
+done
 data="${KILN_DATA:-../shared/data}"
 boards="mps2-an385 mps2-an386 mps2-an500 mps2-an505 mps3-an547 qemu-riscv32"
 # Processes of another CPU are emulated on Linux only.

@@ -201,6 +201,12 @@ impl Graph {
         self.entries.iter().find(|e| e.name == name)
     }
 
+    /// The number of the entry that inference runs: `infer`, or the first.
+    pub fn main_entry(&self) -> Option<usize> {
+        let first = (!self.entries.is_empty()).then_some(0);
+        self.entries.iter().position(|e| e.name == "infer").or(first)
+    }
+
     fn add(&mut self, name: impl Into<String>, ty: TensorType, quant: Quant, source: Source) -> ValueId {
         let id = ValueId(self.values.len() as u32);
         self.values.push(Value { name: name.into(), ty, quant, source, varying: Vec::new() });

@@ -5,5 +5,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = kiln_cli::verify::parse_io_json(bytes);
+    let _ = kiln_codegen::io_json::parse(bytes);
 });

@@ -10,7 +10,8 @@ use kiln::{Device, Int, Tensor};
 
 /// Pixels along a side.
 pub const SIDE: usize = 28;
-const PIXELS: usize = SIDE * SIDE;
+/// Pixels of an image.
+pub const PIXELS: usize = SIDE * SIDE;
 
 /// Images and which digit each shows.
 pub struct Images {
@@ -19,6 +20,16 @@ pub struct Images {
 }
 
 impl Images {
+    /// Images of [`PIXELS`] bytes each, behind each other, and the digits that they show.
+    ///
+    /// # Panics
+    ///
+    /// There are more or fewer images than digits.
+    pub fn new(pixels: Vec<u8>, digits: Vec<u8>) -> Images {
+        assert_eq!(pixels.len(), digits.len() * PIXELS, "an image for each digit");
+        Images { pixels, digits }
+    }
+
     /// The images to train with, and those to test with, of a folder: `train-images-idx3-ubyte` (or `train10k-…`),
     /// `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`, each plain or as `.gz`.
     pub fn of_folder(folder: &Path) -> Result<(Images, Images)> {
@@ -58,9 +69,14 @@ impl Images {
         self.pixels.truncate(len * PIXELS);
     }
 
+    /// The pixels of an image, from 0 (black) to 255, row by row.
+    pub fn bytes(&self, number: usize) -> &[u8] {
+        &self.pixels[number * PIXELS..][..PIXELS]
+    }
+
     /// The pixels of an image, from 0 to 1.
     pub fn pixels(&self, number: usize) -> Vec<f32> {
-        self.pixels[number * PIXELS..][..PIXELS].iter().map(|&pixel| f32::from(pixel) / 255.0).collect()
+        self.bytes(number).iter().map(|&pixel| f32::from(pixel) / 255.0).collect()
     }
 
     /// Which digits the images of these numbers show.
@@ -78,7 +94,7 @@ impl Images {
     ) -> (Tensor<4>, Tensor<1, Int>) {
         let mut pixels = vec![0f32; numbers.len() * PIXELS];
         for (to, &number) in pixels.chunks_exact_mut(PIXELS).zip(numbers) {
-            let from = &self.pixels[number * PIXELS..][..PIXELS];
+            let from = self.bytes(number);
             let [down, right] = shift();
             let source = |at: usize, by: i32| usize::try_from(at as i32 - by).ok().filter(|at| *at < SIDE);
             for (y, row) in to.chunks_exact_mut(SIDE).enumerate() {

@@ -1,9 +1,6 @@
-//! From the trained network to a file that a board runs.
-
-use std::path::Path;
+//! From the trained network to what a board runs.
 
 use anyhow::Result;
-use kiln::boards::Board;
 use kiln::{Device, Export, Module, Tensor, Trace};
 
 use crate::data::{Images, SIDE};
@@ -30,24 +27,18 @@ pub fn graph(model: &Cnn, device: &Device) -> Result<Export> {
     Ok(Export::new(graph)?)
 }
 
-/// Quantizes the network by training images, compares both forms on test images, and writes the int8 one.
-pub fn export(
-    model: &Cnn,
-    (training, test): (&Images, &Images),
-    board: &Board,
-    path: &Path,
-    device: &Device,
-) -> Result<Accuracies> {
+/// Quantizes the network by training images, and compares both forms on test images.
+pub fn quantized(model: &Cnn, (training, test): (&Images, &Images), device: &Device) -> Result<(Export, Accuracies)> {
     let float = graph(model, device)?;
     let samples: Vec<Vec<f32>> = (0..training.len().min(CALIBRATION)).map(|i| training.pixels(i)).collect();
     let int8 = float.quantize(samples.iter().map(|pixels| vec![&pixels[..]]), &Default::default())?;
-    let accuracies = Accuracies { float: accuracy(&float, test)?, int8: accuracy(&int8, test)? };
-    int8.write(board, path)?;
-    Ok(accuracies)
+    let part = |network| Ok::<_, anyhow::Error>(right(network, test)? as f64 / test.len().max(1) as f64);
+    let accuracies = Accuracies { float: part(&float)?, int8: part(&int8)? };
+    Ok((int8, accuracies))
 }
 
-/// The part of `images` that an exported network reads correctly.
-pub fn accuracy(network: &Export, images: &Images) -> Result<f64> {
+/// How many of `images` an exported network reads correctly.
+pub fn right(network: &Export, images: &Images) -> Result<usize> {
     let mut runner = network.runner()?;
     let mut right = 0;
     for number in 0..images.len() {
@@ -55,5 +46,5 @@ pub fn accuracy(network: &Export, images: &Images) -> Result<f64> {
         let best = (0..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best });
         right += usize::from(images.digits(&[number]) == [best as i32]);
     }
-    Ok(right as f64 / images.len().max(1) as f64)
+    Ok(right)
 }

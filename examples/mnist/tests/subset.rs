@@ -1,18 +1,13 @@
 //! Training on the first 10,000 images, where they are at hand.
 
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::PathBuf;
 
 use kiln::boards::Board;
 use kiln::{Device, Module};
-use kiln_codegen::deploy::Deployment;
-use kiln_codegen::emulate::{EmulateError, Emulation};
-use kiln_codegen::firmware::Mode;
-use kiln_codegen::target_of;
-use kiln_planner::kiln_file::KilnFile;
-use kiln_planner::reference::Evaluator;
-use kiln_planner::{Options, plan};
 use mnist::data::Images;
-use mnist::export::export;
+use mnist::export::quantized;
 use mnist::train::{Training, accuracy};
 
 /// The subset: `datasets/mnist` in `KILN_DATA`, by default `../shared/data`.
@@ -61,42 +56,17 @@ fn a_network_learns_to_read_digits() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("digits.kiln");
     let board = Board::builtin("mps2-an386").unwrap();
-    let found = export(&training.model, (&images, &test), &board, &file, &device).unwrap();
+    let (int8, found) = quantized(&training.model, (&images, &test), &device).unwrap();
     println!("{found:?}");
     assert!(found.float - found.int8 <= 0.005 && (found.float - right).abs() <= 0.001, "{found:?} {right}");
-    runs_on_board(&file, &test, &board, folder.path());
-}
+    int8.write(&board, &file).unwrap();
 
-/// Runs the exported network over test images on an emulated board: every byte is as the operators' references
-/// compute it.
-fn runs_on_board(file: &Path, test: &Images, board: &Board, folder: &Path) {
-    let file = KilnFile::from_bytes(&std::fs::read(file).unwrap()).unwrap();
-    let graph = file.graph.unwrap();
-    let planned = plan(&graph, &Options::for_target(target_of(board))).unwrap();
-    let sources = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let build = sources.join("target/kiln/build");
-    let deployment = Deployment { graph: &graph, planned: &planned, board, sources, out: folder, build: &build };
-    let required = std::env::var_os("KILN_REQUIRE_EMULATION").is_some();
-    let elf = match deployment.build(Mode::Replay) {
-        Ok(elf) => elf,
-        Err(error) if !required => return println!("skipped: {error}"),
-        Err(error) => panic!("{error}"),
-    };
-    let input = graph.value(graph.entries[0].inputs[0]).quant.clone();
-    let stored = |pixel: &f32| ((pixel / input.scales[0]).round() as i32 + input.zero_points[0]).clamp(-128, 127) as u8;
-    let images: Vec<Vec<u8>> = (0..100).map(|i| test.pixels(i).iter().map(stored).collect()).collect();
-    let replayed = match Emulation::new(board, &elf, folder).replay(&images.concat()) {
-        Ok(replayed) => replayed,
-        Err(error @ EmulateError::NoEmulator { .. }) if !required => return println!("skipped: {error}"),
-        Err(error) => panic!("{error}"),
-    };
-    let expected: Vec<u8> = images
-        .iter()
-        .flat_map(|image| {
-            Evaluator::new(&graph).run(0, &[image]).unwrap().remove(&graph.entries[0].outputs[0]).unwrap()
-        })
-        .collect();
-    assert!(replayed.outputs == expected, "outputs on {} differ from the references'", board.name);
+    // On an emulated board every byte is as the operators' references compute it.
+    let graph = support::graph(&file);
+    let inputs = support::stored(&graph, &test, 100);
+    if let Some(emulated) = support::on_board(&graph, &inputs, &board) {
+        assert!(emulated == support::by_references(&graph, &inputs), "outputs on {} differ", board.name);
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
     let int8_error = worst(&test, |x| model.output.real(integer::run(&model, model.input.nearest(x))));
 
     let graph = export::graph(&model)?;
-    export::write(&directory, &model, graph)?;
+    export::write(&directory, &model, &graph)?;
     println!("largest error on {SAMPLES} samples not trained on: float {float_error:.4}, int8 {int8_error:.4}");
     println!("wrote {}", directory.display());
     Ok(())

@@ -13,7 +13,6 @@
 #![allow(clippy::result_large_err, reason = "an error is made once, and ends the build")]
 
 mod error;
-pub mod fit;
 pub mod model_file;
 mod script;
 

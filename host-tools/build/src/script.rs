@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use kiln_boards::Board;
+use kiln_codegen::fit::shortages;
 use kiln_codegen::model_crate::{ModelCrate, identifier};
 use kiln_codegen::target_of;
 use kiln_planner::Options;
 
 use crate::BuildError;
-use crate::fit::shortages;
 use crate::model_file::ModelFile;
 
 /// Variable that names the board, where the build script does not.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use kiln_boards::BoardError;
 use kiln_build::ModelError;
+use kiln_codegen::sources::NoSources;
+use kiln_codegen::whole_file::WriteError;
 use kiln_passes::quantize::QuantizeError;
 use kiln_target_host::RunError;
 
@@ -35,16 +37,20 @@ impl Outcome {
 /// Why a command can't do its work. Messages name the file, what was expected and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// A file can't be read or written.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    /// A file can't be read.
+    #[error("{}: cannot read: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// "read" or "write".
-        action: &'static str,
         /// Why.
         source: io::Error,
     },
+    /// A result can't be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Kiln's own sources are needed and not there.
+    #[error(transparent)]
+    Sources(#[from] NoSources),
     /// A file is there but is not what it should be: an empty one, a directory, another format.
     #[error("{}: {problem}", path.display())]
     Input {

@@ -17,10 +17,8 @@ mod output_files;
 pub mod profile;
 pub mod quantize;
 pub mod report;
-pub mod sources;
 mod values;
 pub mod verify;
-mod whole_file;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -30,6 +30,15 @@ pub(crate) fn real(raw: f64, scale: f32, zero_point: i32) -> f64 {
     if scale == 0.0 { raw } else { f64::from(scale) * (raw - f64::from(zero_point)) }
 }
 
+/// The index of the largest element, the first of equals.
+pub(crate) fn top(output: &[f64]) -> Option<usize> {
+    let better = |best: Option<(usize, f64)>, (index, &value): (usize, &f64)| match best {
+        Some((_, most)) if value <= most || value.is_nan() => best,
+        _ => Some((index, value)),
+    };
+    output.iter().enumerate().fold(None, better).map(|(index, _)| index)
+}
+
 /// A tensor of an entry as plans describe it, in words: `int8 [1, 49, 10, 1]`. Dimensions that
 /// vary stand at their maximum.
 pub(crate) fn describe(plan: &Plan<'_>, tensor: &TensorRecord) -> String {
@@ -54,5 +63,10 @@ mod tests {
         assert_eq!(element(DType::I4, &[0], 0), None);
         assert_eq!(real(3.0, 0.5, 1), 1.0);
         assert_eq!(real(3.0, 0.0, 7), 3.0);
+    }
+
+    #[test]
+    fn the_largest_of_equals_is_the_first() {
+        assert_eq!((top(&[1.0, 3.0, 3.0]), top(&[f64::NAN, 1.0]), top(&[])), (Some(1), Some(1), None));
     }
 }

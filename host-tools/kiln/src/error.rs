@@ -44,6 +44,9 @@ pub enum Error {
     /// A graph that can't be made int8.
     #[error("quantization: {0}")]
     Quantize(#[from] kiln_passes::quantize::QuantizeError),
+    /// Numbers that are not as many as an exported network takes, or of another type.
+    #[error("the network's inputs: {0}")]
+    Numbers(String),
     /// Numbers that an exported network does not take or give.
     #[error("{op}: {error}; please report this")]
     Convert {
@@ -58,6 +61,22 @@ pub enum Error {
     /// A graph with nothing to run.
     #[error("the graph has no entry; add one with Trace::entry")]
     NoEntry,
+    /// A network that is too large for a board.
+    #[error("{model} does not fit {board}: {}", .short.join("; "))]
+    TooLarge {
+        /// The graph's name.
+        model: String,
+        /// The board's.
+        board: String,
+        /// What there is too little of, a sentence each.
+        short: Vec<String>,
+    },
+    /// Kiln's own sources, which crates are built from.
+    #[error(transparent)]
+    Sources(#[from] kiln_codegen::sources::NoSources),
+    /// Recorded cases that don't go with their model.
+    #[error("recorded cases: {0}")]
+    Cases(String),
     /// A file that can't be written.
     #[error("{}: {what}", .path.display())]
     Write {
@@ -66,4 +85,10 @@ pub enum Error {
         /// Why.
         what: String,
     },
+}
+
+impl From<kiln_codegen::whole_file::WriteError> for Error {
+    fn from(error: kiln_codegen::whole_file::WriteError) -> Error {
+        Error::Write { path: error.path, what: format!("cannot write: {}", error.source) }
+    }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use kiln_boards::Board;
-use kiln_codegen::target_of;
+use kiln_codegen::fit::shortages;
+use kiln_codegen::model_crate::{ModelCrate, ModelCrateError, identifier};
+use kiln_codegen::{target_of, whole_file};
 use kiln_core::{DType, TensorType};
 use kiln_ops::{Arg, ArgMut, Dequantize, Operator, Quantize};
 use kiln_passes::quantize::{Calibration, QuantizeOptions, quantize};
@@ -86,7 +88,7 @@ impl Export {
     /// Runs the main entry on this computer, with the kernels that a board's plan has portable bodies of.
     pub fn runner(&self) -> Result<ExportRunner<'_>, Error> {
         let planned = plan_here(&self.graph)?;
-        Ok(ExportRunner { graph: &self.graph, runner: Runner::new(&planned.bytes)?, planned })
+        Ok(ExportRunner { export: self, runner: Runner::new(&planned.bytes)?, planned })
     }
 
     /// The plan for a board's CPU family.
@@ -100,23 +102,60 @@ impl Export {
     ///
     /// [`Error`] where the graph can't be planned, or the file can't be written; a file that was there stays then.
     pub fn write(&self, board: &Board, path: &Path) -> Result<(), Error> {
+        let bytes = self.kiln_file(&self.plan(board)?, board, path)?;
+        Ok(whole_file::write(path, &bytes)?)
+    }
+
+    /// Writes what firmware of your own takes: a `no_std` crate with the plan for a board behind typed functions, as
+    /// `docs/generated-crate.md` describes it, and beside its `Cargo.toml` a `.kiln` file with the same plan and the
+    /// graph. The files are those of `kiln compile`, and `directory` is made where it is missing. `sources` is the root
+    /// of Kiln's own sources, which the crate depends on: [`sources`](crate::sources) finds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] where the graph can't be planned, the plan does not fit the board, or a file can't be written; every
+    /// file that was there stays then.
+    pub fn write_crate(&self, board: &Board, sources: &Path, directory: &Path) -> Result<(), Error> {
         let planned = self.plan(board)?;
+        let short = shortages(&planned, board);
+        if !short.is_empty() {
+            return Err(Error::TooLarge { model: self.graph.name.clone(), board: board.name.clone(), short });
+        }
+        let model = ModelCrate { graph: &self.graph, planned: &planned, board: &board.name, sources };
+        let unwritten = |e: ModelCrateError| Error::Write { path: directory.to_owned(), what: e.to_string() };
+        let path = directory.join(format!("{}.kiln", identifier(&self.graph.name)));
+        let mut files = vec![(path.clone(), self.kiln_file(&planned, board, &path)?)];
+        let of_crate = model.files().map_err(unwritten)?.in_order();
+        files.extend(of_crate.map(|(path, bytes)| (directory.join(path), bytes)));
+        Ok(whole_file::write_all(files.iter().map(|(path, bytes)| (path.clone(), &bytes[..])))?)
+    }
+
+    /// The bytes of a `.kiln` file with the graph and this plan; `path` is what an error calls it.
+    fn kiln_file(&self, planned: &Planned, board: &Board, path: &Path) -> Result<Vec<u8>, Error> {
         let file = KilnFile {
             graph: Some(self.graph.clone()),
-            plans: vec![(planned.target, planned.bytes)],
+            plans: vec![(planned.target, planned.bytes.clone())],
             about: About {
                 model: self.graph.name.clone(),
                 board: board.name.clone(),
                 kiln: env!("CARGO_PKG_VERSION").to_owned(),
             },
         };
-        let failed = |what: String| Error::Write { path: path.to_owned(), what };
-        let bytes = file.to_bytes().map_err(|e| failed(e.to_string()))?;
-        let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|e| failed(e.to_string()))?;
-        std::io::Write::write_all(&mut new, &bytes).map_err(|e| failed(e.to_string()))?;
-        new.persist(path).map_err(|e| failed(e.to_string()))?;
-        Ok(())
+        file.to_bytes().map_err(|e| Error::Write { path: path.to_owned(), what: e.to_string() })
+    }
+
+    /// Real numbers, one slice an input of the main entry, as the bytes that its inputs store: little-endian float32, or
+    /// int8 quantized (rounded to the nearest, and clamped).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Numbers`] where there are more or fewer inputs or numbers than the entry takes, or it takes another type.
+    pub fn stored(&self, inputs: &[&[f32]]) -> Result<Vec<Vec<u8>>, Error> {
+        let entry = &self.graph.entries[self.graph.main_entry().ok_or(Error::NoEntry)?];
+        if inputs.len() != entry.inputs.len() {
+            return Err(Error::Numbers(format!("{} are needed, {} were given", entry.inputs.len(), inputs.len())));
+        }
+        entry.inputs.iter().zip(inputs).map(|(&id, x)| store(&self.graph, id, x)).collect()
     }
 }
 
@@ -126,7 +165,7 @@ fn plan_here(graph: &Graph) -> Result<Planned, Error> {
 
 /// An exported network, ready to run on this computer.
 pub struct ExportRunner<'g> {
-    graph: &'g Graph,
+    export: &'g Export,
     runner: Runner,
     planned: Planned,
 }
@@ -136,11 +175,10 @@ impl ExportRunner<'_> {
     /// quantized (rounded to the nearest, and clamped), int8 outputs dequantized.
     pub fn run(&mut self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, Error> {
         let main = self.planned.main_entry().ok_or(Error::NoEntry)?;
-        let stored = main.inputs.iter().zip(inputs).map(|(&id, x)| store(self.graph, id, x));
-        let stored = stored.collect::<Result<Vec<_>, _>>()?;
+        let stored = self.export.stored(inputs)?;
         let slices: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         let outputs = self.runner.run(&main.name, &slices)?;
-        main.outputs.iter().zip(&outputs).map(|(&id, y)| load(self.graph, id, y)).collect()
+        main.outputs.iter().zip(&outputs).map(|(&id, y)| load(&self.export.graph, id, y)).collect()
     }
 }
 
@@ -148,10 +186,18 @@ impl ExportRunner<'_> {
 fn store(graph: &Graph, id: ValueId, numbers: &[f32]) -> Result<Vec<u8>, Error> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_le_bytes()).collect();
     let value = graph.value(id);
-    if value.ty.dtype != DType::I8 {
-        return Ok(bytes);
+    let TensorType { dtype, shape } = value.ty;
+    let wrong =
+        |what: String| Err(Error::Numbers(format!("'{}' is {} {:?}, {what}", value.name, dtype.name(), shape.dims())));
+    if shape.elements() != Some(numbers.len() as u64) {
+        return wrong(format!("but {} numbers were given", numbers.len()));
     }
-    let real = Arg { ty: TensorType::new(DType::F32, value.ty.shape), quant: Default::default(), data: &bytes };
+    match dtype {
+        DType::F32 => return Ok(bytes),
+        DType::I8 => {}
+        _ => return wrong("which real numbers can't be stored in".to_owned()),
+    }
+    let real = Arg { ty: TensorType::new(DType::F32, shape), quant: Default::default(), data: &bytes };
     let mut stored = vec![0; numbers.len()];
     convert(Quantize, real, ArgMut { ty: value.ty, quant: value.quant.view(), data: &mut stored })?;
     Ok(stored)

@@ -25,6 +25,7 @@
 extern crate self as kiln;
 
 mod cache;
+mod cases;
 mod device;
 mod error;
 mod export;
@@ -39,11 +40,13 @@ mod recorder;
 mod tensor;
 mod trace;
 
+pub use cases::{Arrays, CaseGroup, Cases, Runtime};
 pub use device::{Device, RandomState};
 pub use error::Error;
 pub use export::{Export, ExportRunner};
 pub use gradients::Gradients;
 pub use kiln_boards as boards;
+pub use kiln_codegen::sources::root as sources;
 pub use kiln_core::DType;
 pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
 use kiln_codegen::c_library::{CFiles, CLibrary};
-use kiln_codegen::model_crate::{Files, ModelCrate, identifier};
+use kiln_codegen::model_crate::{ModelCrate, identifier};
 use kiln_codegen::package::Optimize;
+use kiln_codegen::{sources, whole_file};
 
 use crate::args::CompileArgs;
 use crate::model::Fitted;
-use crate::{CliError, Outcome, console, sources, whole_file};
+use crate::{CliError, Outcome, console};
 
 /// A file to be written, relative to the directory.
 type Written = (PathBuf, Vec<u8>);
@@ -21,7 +22,7 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     if let Some(name) = &args.name {
         model.rename(name)?;
     }
-    let root = sources::root().map_err(CliError::BadInput)?;
+    let root = sources::root()?;
     let (what, mut files) = match args.c {
         true => library(&model, &board, &root)?,
         false => rust_crate(&model, &board, &root)?,
@@ -48,13 +49,8 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
 /// The Rust crate.
 fn rust_crate(model: &Fitted, board: &Board, root: &Path) -> Result<(String, Vec<Written>), CliError> {
     let model = ModelCrate { graph: &model.graph, planned: &model.planned, board: &board.name, sources: root };
-    let Files { manifest, lib, plan } = model.files().map_err(|e| CliError::BadInput(e.to_string()))?;
-    let files = vec![
-        ("src/plan.bin".into(), plan),
-        ("src/lib.rs".into(), lib.into_bytes()),
-        ("Cargo.toml".into(), manifest.into_bytes()),
-    ];
-    Ok((format!("crate {}", model.package()), files))
+    let files = model.files().map_err(|e| CliError::BadInput(e.to_string()))?;
+    Ok((format!("crate {}", model.package()), files.in_order().into()))
 }
 
 /// The library and the header.

@@ -1,7 +1,7 @@
 //! `kiln plan`.
 
 use kiln_boards::Board;
-use kiln_codegen::target_of;
+use kiln_codegen::{target_of, whole_file};
 use kiln_core::TargetId;
 use kiln_planner::graph::Graph;
 use kiln_planner::{Options, Planned};
@@ -12,7 +12,7 @@ use crate::model::ModelFile;
 use crate::report::json::{AllBoards, FORMAT, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
-use crate::{CliError, Outcome, whole_file};
+use crate::{CliError, Outcome};
 
 /// Plans a model for a board, or for all of them, and prints what it needs.
 pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {

@@ -4,7 +4,7 @@ use kiln_boards::{Board, Place};
 use kiln_codegen::deploy::Deployment;
 use kiln_codegen::plugin;
 use kiln_codegen::profile::profile;
-use kiln_codegen::ramp;
+use kiln_codegen::{ramp, sources};
 use kiln_target_host::Runner;
 
 use crate::args::ProfileArgs;
@@ -12,7 +12,7 @@ use crate::console::{self, Style};
 use crate::model::Fitted;
 use crate::profile::{Comparison, json::ProfileReport, report, text};
 use crate::report::json::to_text;
-use crate::{CliError, Outcome, sources};
+use crate::{CliError, Outcome};
 
 /// Measures a model on an emulated board, and compares it with an earlier measurement.
 pub fn run(args: &ProfileArgs) -> Result<Outcome, CliError> {
@@ -41,7 +41,7 @@ pub fn run(args: &ProfileArgs) -> Result<Outcome, CliError> {
         return Err(CliError::input(path, problem));
     }
 
-    let root = sources::root().map_err(CliError::BadInput)?;
+    let root = sources::root()?;
     let out = sources::firmware_directory(&root, &graph, &planned, &board);
     let build = sources::firmware_build(&root);
     console::progress("building the counter");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use kiln_boards::Board;
-use kiln_codegen::target_of;
+use kiln_codegen::{target_of, whole_file};
 use kiln_passes::quantize::{Calibration, QuantizeError, QuantizeOptions, Quantized, check, quantize};
 use kiln_planner::graph::{Graph, ValueId};
 use kiln_planner::{Options, Planned};
@@ -15,7 +15,7 @@ use crate::console::{self, Style};
 use crate::model::{Fitted, ModelFile, check_fit};
 use crate::quantize::{Layers, Outcomes, Picker, Running, Samples, Scores, reals, show};
 use crate::report::table::counted;
-use crate::{CliError, Outcome, whole_file};
+use crate::{CliError, Outcome};
 
 /// Quantizes a model, compares it with what it was, and writes it.
 pub fn run(args: &QuantizeArgs) -> Result<Outcome, CliError> {

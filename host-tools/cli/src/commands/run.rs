@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
-use kiln_codegen::target_of;
+use kiln_codegen::{target_of, whole_file};
 use kiln_core::plan::{Entry, Plan, TensorRecord};
 use kiln_core::{DType, TargetId};
 use kiln_planner::Options;
@@ -16,7 +16,7 @@ use crate::input::{self, Wanted, extension, npy_bytes, npy_descr};
 use crate::model::{Format, ModelFile};
 use crate::report::table::{Align, Table, brief, counted, thousands};
 use crate::values::{describe, element, real};
-use crate::{CliError, Outcome, output_files, whole_file};
+use crate::{CliError, Outcome, output_files};
 
 /// Elements of an output that are printed.
 const SHOWN: usize = 10;

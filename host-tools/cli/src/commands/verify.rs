@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use kiln_boards::{Board, Place};
+use kiln_codegen::sources;
 
 use crate::args::VerifyArgs;
 use crate::model::Fitted;
 use crate::verify::{Folder, Report, VerifyError, run as replay};
-use crate::{CliError, Outcome, console, sources};
+use crate::{CliError, Outcome, console};
 
 /// Replays a folder on this computer or on an emulated board.
 pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
@@ -21,7 +22,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
     let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board)?;
-    let root = if board.is_host() { Path::new("").to_owned() } else { sources::root().map_err(CliError::BadInput)? };
+    let root = if board.is_host() { Path::new("").to_owned() } else { sources::root()? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;
     // Names come from files.
@@ -37,9 +38,11 @@ fn show(folder: &Folder, board: &Board, report: &Report) -> String {
     let mut text = String::new();
     for group in &report.groups {
         let verdict = if group.differing == 0 { "pass" } else { "FAIL" };
+        let right =
+            group.right.map_or(String::new(), |right| format!("; {right} of {} in the right class", group.cases));
         let _ = writeln!(
             text,
-            "{verdict}  {}: {} cases, {} of {} output elements differ from {}",
+            "{verdict}  {}: {} cases, {} of {} output elements differ from {}{right}",
             group.name, group.cases, group.differing, group.elements, folder.io.reference
         );
         if let Some(first) = &group.first {

@@ -39,7 +39,7 @@ enum Form {
 }
 
 fn form(path: &Path, wanted: &Wanted) -> Result<Form, CliError> {
-    let failed = |source| CliError::File { path: path.to_owned(), action: "read", source };
+    let failed = |source| CliError::File { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     let whole = |size: u64| (size > 0 && bytes > 0 && bytes.is_multiple_of(size)).then(|| bytes / size);
     match extension(path).as_str() {

@@ -257,7 +257,7 @@ fn part(file: &Path) -> Option<(PathBuf, usize)> {
 
 /// Files and folders in a folder, each sorted by name; hidden ones are passed over.
 fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), CliError> {
-    let failed = |source| CliError::File { path: folder.to_owned(), action: "read", source };
+    let failed = |source| CliError::File { path: folder.to_owned(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use kiln_planner::graph::ValueId;
 
+use crate::values::top;
+
 /// Signal and noise of a tensor over all samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Noise {
@@ -88,15 +90,6 @@ impl Scores {
     }
 }
 
-/// The index of the largest element, the first of equals.
-fn top(output: &[f64]) -> Option<usize> {
-    let better = |best: Option<(usize, f64)>, (index, &value): (usize, &f64)| match best {
-        Some((_, most)) if value <= most || value.is_nan() => best,
-        _ => Some((index, value)),
-    };
-    output.iter().enumerate().fold(None, better).map(|(index, _)| index)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +119,5 @@ mod tests {
         assert_eq!(scores.accuracies(), Some((200.0 / 3.0, 200.0 / 3.0)));
         assert_eq!((scores.samples, scores.labelled, scores.agree), (4, 3, 1));
         assert_eq!(Scores::default().accuracies(), None);
-        assert_eq!((top(&[1.0, 3.0, 3.0]), top(&[f64::NAN, 1.0]), top(&[])), (Some(1), Some(1), None));
     }
 }

@@ -13,7 +13,7 @@ mod time;
 use std::collections::HashMap;
 
 use kiln_boards::{Board, MemoryKind};
-use kiln_build::fit::{Needs, main_region};
+use kiln_codegen::fit::{Needs, main_region};
 use kiln_kernels::instructions::step_instructions;
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;

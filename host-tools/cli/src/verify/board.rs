@@ -6,6 +6,7 @@ use kiln_boards::Board;
 use kiln_codegen::deploy::{DeployError, Deployment};
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
+use kiln_codegen::sources;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
 use tempfile::TempDir;
@@ -52,8 +53,8 @@ impl<'a> Emulated<'a> {
         board: &'a Board,
         sources: &'a Path,
     ) -> Result<Emulated<'a>, VerifyError> {
-        let out = crate::sources::firmware_directory(sources, graph, planned, board);
-        let firmware = Firmware { graph, planned, board, sources, out, build: crate::sources::firmware_build(sources) };
+        let out = sources::firmware_directory(sources, graph, planned, board);
+        let firmware = Firmware { graph, planned, board, sources, out, build: sources::firmware_build(sources) };
         let elf = firmware.build(Mode::Replay).map_err(|e| VerifyError::Board(e.to_string()))?;
         let files = TempDir::new().map_err(|e| VerifyError::Board(format!("no temporary directory: {e}")))?;
         let outputs = planned.main_entry().map_or(&[][..], |e| &e.outputs);

@@ -1,11 +1,9 @@
 //! Comparing outputs with what they should be.
 
+use kiln_codegen::io_json::{CheckSpec, ONE_STEP, Tolerance};
 use kiln_core::DType;
-
 use kiln_ops::Op;
 use kiln_planner::graph::{Entry, Graph, Source, ValueId};
-
-use super::io_json::{CheckSpec, ONE_STEP, Tolerance};
 
 /// How outputs are compared.
 #[derive(Clone, Copy, PartialEq, Debug)]

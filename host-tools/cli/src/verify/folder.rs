@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kiln_codegen::io_json::{self, IoJson, Tensor};
 use kiln_core::DType;
 
 use super::compare::Rule;
 use super::error::VerifyError;
-use super::io_json::{self, IoJson, Tensor};
 
 /// The largest `io.json` that is read.
 const MAX_IO_JSON: u64 = 16 << 20;
@@ -32,6 +32,8 @@ pub struct Group {
     pub name: String,
     /// Its cases.
     pub cases: Vec<Case>,
+    /// The class of each, where the folder says it.
+    pub classes: Option<Vec<u64>>,
 }
 
 /// A case: one run, or several in a row for a model with state.
@@ -92,7 +94,7 @@ fn read_group(path: &Path, json: &Path, io: &IoJson, group: &io_json::Group) -> 
             .map(|run| Run { inputs: pick(&inputs, run as usize), outputs: pick(&outputs, run as usize) });
         cases.push(Case { runs: runs.collect() });
     }
-    Ok(Group { name: group.name.clone(), cases })
+    Ok(Group { name: group.name.clone(), cases, classes: group.classes.clone() })
 }
 
 /// Each array's piece for one run.

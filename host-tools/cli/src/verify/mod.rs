@@ -7,12 +7,10 @@ mod board;
 mod compare;
 mod error;
 mod folder;
-mod io_json;
 pub mod locate;
 mod run;
 
 pub use compare::{Check, Difference, Rule};
 pub use error::VerifyError;
 pub use folder::{Case, Folder, Group};
-pub use io_json::{IoJson, parse as parse_io_json};
 pub use run::{GroupReport, Report, run};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_boards::Board;
+use kiln_codegen::io_json::Tensor;
 use kiln_core::DType;
 use kiln_planner::Planned;
 use kiln_planner::graph::{Graph, ValueId};
@@ -13,8 +14,9 @@ use super::board::Emulated;
 use super::compare::{Check, Difference};
 use super::error::VerifyError;
 use super::folder::{Case, Folder, Group};
-use super::io_json::Tensor;
 use super::locate::{FirstStep, first_step};
+use crate::quantize::reals;
+use crate::values::top;
 
 /// What replaying a folder showed.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +43,8 @@ pub struct GroupReport {
     pub elements: usize,
     /// Output elements that differ.
     pub differing: usize,
+    /// Cases whose class is the largest element of the first output, where the folder says their classes.
+    pub right: Option<usize>,
     /// The first of them.
     pub first: Option<FirstDifference>,
 }
@@ -157,12 +161,14 @@ fn run_group(
     device: &mut dyn Device,
 ) -> Result<GroupReport, VerifyError> {
     let got = device.outputs(&group.cases)?;
-    let mut report =
-        GroupReport { name: group.name.clone(), cases: group.cases.len(), elements: 0, differing: 0, first: None };
+    let right = group.classes.as_ref().map(|_| 0);
+    let (name, cases) = (group.name.clone(), group.cases.len());
+    let mut report = GroupReport { name, cases, elements: 0, differing: 0, right, first: None };
     let mut results = got.iter();
     for (case_index, case) in group.cases.iter().enumerate() {
+        let mut outputs = &[][..];
         for (run_index, run) in case.runs.iter().enumerate() {
-            let outputs = results.next().map_or(&[][..], Vec::as_slice);
+            outputs = results.next().map_or(&[][..], Vec::as_slice);
             let expected = run.outputs.iter().zip(&folder.io.outputs).zip(checks);
             for (number, ((want, tensor), check)) in expected.enumerate() {
                 let dtype = DType::from_name(&tensor.dtype).unwrap_or(DType::U8);
@@ -176,8 +182,18 @@ fn run_group(
                     Some(FirstDifference { case: case_index, output: tensor.name.clone(), difference, step });
             }
         }
+        let class = group.classes.as_ref().and_then(|classes| classes.get(case_index));
+        if let (Some(right), Some(&class)) = (&mut report.right, class) {
+            *right += usize::from(class_of(graph, planned, outputs) == Some(class as usize));
+        }
     }
     Ok(report)
+}
+
+/// The largest element of the first output.
+fn class_of(graph: &Graph, planned: &Planned, outputs: &[Vec<u8>]) -> Option<usize> {
+    let &id = planned.main_entry()?.outputs.first()?;
+    top(&reals(graph, id, outputs.first()?))
 }
 
 fn locate(

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use kiln::Export;
+use kiln_boards::Board;
+
 use crate::support::{arg, kiln, kiln_fine};
 
 fn model() -> String {
@@ -32,6 +35,26 @@ fn a_crate_is_written_whole() {
         files(out.path()).into_iter().map(|(name, _)| name.replace(&arg(out.path()), "")).collect();
     assert_eq!(names, ["/Cargo.toml", "/src/lib.rs", "/src/plan.bin", "/wave.kiln"]);
     assert!(fs::read_to_string(out.path().join("Cargo.toml")).unwrap().contains("name = \"wave-model\""));
+}
+
+#[test]
+fn the_host_library_writes_the_same_crate() {
+    let board = Board::builtin("mps2-an386").unwrap();
+    let network = Export::new(crate::synthetic::graph()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [model, compiled, written] = ["model.kiln", "compiled", "written"].map(|name| folder.path().join(name));
+    network.write(&board, &model).unwrap();
+    kiln_fine(["compile", &arg(&model), "--board", "mps2-an386", "--out", &arg(&compiled)]);
+    network.write_crate(&board, &kiln::sources().unwrap(), &written).unwrap();
+    let below = |directory: &Path| -> Vec<(String, Vec<u8>)> {
+        files(directory).into_iter().map(|(name, bytes)| (name.replace(&arg(directory), ""), bytes)).collect()
+    };
+    let (compiled, written) = (below(&compiled), below(&written));
+    assert_eq!(compiled.len(), 4);
+    for ((name, compiled), (other, written)) in compiled.iter().zip(&written) {
+        assert_eq!(name, other);
+        assert!(compiled == written, "{name}");
+    }
 }
 
 /// The attack: something in the way of one of the files, which comes to light when others are written already.

@@ -142,9 +142,9 @@ fn runs_on_a_board(graph: &Graph, references: bool) {
         return;
     }
     let planned = plan(graph, &Options { references, ..Options::for_target(target_of(&board)) }).unwrap();
-    let root = kiln_cli::sources::root().unwrap();
+    let root = kiln_codegen::sources::root().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let build = kiln_cli::sources::firmware_build(&root);
+    let build = kiln_codegen::sources::firmware_build(&root);
     let deployment =
         Deployment { graph, planned: &planned, board: &board, sources: &root, out: folder.path(), build: &build };
     let path = deployment.build(Mode::Replay).unwrap();

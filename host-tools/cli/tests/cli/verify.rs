@@ -52,7 +52,7 @@ fn a_sound_folder_passes_and_a_wrong_output_is_named() {
     folder(directory.path());
     let ran = kiln(["verify", &arg(directory.path())]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stdout.contains("pass  g: 3 cases, 0 of 9 output elements differ from ref"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("pass  g: 3 cases, 0 of 9 output elements differ from ref\n"), "{}", ran.stdout);
 
     let path = directory.path().join("g.out0.ref.bin");
     let mut bytes = fs::read(&path).unwrap();
@@ -63,6 +63,21 @@ fn a_sound_folder_passes_and_a_wrong_output_is_named() {
     assert!(ran.stdout.contains("FAIL  g: 3 cases, 1 of 9"), "{}", ran.stdout);
     assert!(ran.stdout.contains("case 1, output 'scores': element 1"), "{}", ran.stdout);
     assert!(ran.stdout.contains("every step agrees with its reference kernel"), "{}", ran.stdout);
+}
+
+#[test]
+fn classes_are_counted_where_the_folder_says_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut io = folder(directory.path());
+    let outputs = fs::read(directory.path().join("g.out0.ref.bin")).unwrap();
+    let largest = |scores: &[u8]| (0..3).rev().max_by_key(|&i| scores[i] as i8).unwrap();
+    let mut classes: Vec<usize> = outputs.chunks_exact(3).map(largest).collect();
+    classes[1] = (classes[1] + 1) % 3;
+    io["groups"][0]["classes"] = json!(classes);
+    write_json(directory.path(), &io);
+    let ran = kiln(["verify", &arg(directory.path())]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("differ from ref; 2 of 3 in the right class\n"), "{}", ran.stdout);
 }
 
 /// A plan whose dense layer has one weight changed: the fault that a wrong kernel would be.
@@ -86,7 +101,7 @@ fn a_wrong_step_is_named_here_and_emulated() {
     folder(directory.path());
     let folder = Folder::read(directory.path()).unwrap();
     let graph = synthetic::graph();
-    let root = kiln_cli::sources::root().unwrap();
+    let root = kiln_codegen::sources::root().unwrap();
     for name in ["host", "mps2-an386"] {
         let board = Board::builtin(name).unwrap();
         if !board.is_host() && !can_emulate(&board) {
@@ -185,12 +200,12 @@ fn descriptions_that_are_no_files_or_steer_the_terminal() {
 /// Firmware of two models that are called the same is built apart, also at the same time.
 #[test]
 fn models_of_one_name_do_not_share_firmware() {
-    let root = kiln_cli::sources::root().unwrap();
+    let root = kiln_codegen::sources::root().unwrap();
     let board = Board::builtin("mps2-an386").unwrap();
     let graph = synthetic::graph();
     let planned = plan(&graph, &Options::for_target(target_of(&board))).unwrap();
     let other = tampered(&board).0;
-    let of = |planned: &Planned| kiln_cli::sources::firmware_directory(&root, &graph, planned, &board);
+    let of = |planned: &Planned| kiln_codegen::sources::firmware_directory(&root, &graph, planned, &board);
     assert_eq!(of(&planned), of(&planned));
     assert_ne!(of(&planned), of(&other));
 }

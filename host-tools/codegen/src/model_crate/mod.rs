@@ -12,10 +12,11 @@ pub(crate) mod text;
 mod trial;
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
+
+use crate::whole_file::{self, WriteError};
 
 pub use glue::replay_glue;
 pub use names::{identifier, package_name};
@@ -26,13 +27,8 @@ pub use trial::trial_source;
 #[derive(Debug, thiserror::Error)]
 pub enum ModelCrateError {
     /// A file could not be written.
-    #[error("cannot write {}: {source}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] WriteError),
     /// The crate's manifest can't name Kiln's sources.
     #[error("{}: the path is not Unicode, so Cargo.toml can't name it; move Kiln's sources elsewhere", .path.display())]
     Sources {
@@ -63,6 +59,17 @@ pub struct Files {
     pub plan: Vec<u8>,
 }
 
+impl Files {
+    /// The files with their paths, in the order to write them in: what others are built by comes last.
+    pub fn in_order(self) -> [(PathBuf, Vec<u8>); 3] {
+        [
+            ("src/plan.bin".into(), self.plan),
+            ("src/lib.rs".into(), self.lib.into_bytes()),
+            ("Cargo.toml".into(), self.manifest.into_bytes()),
+        ]
+    }
+}
+
 impl ModelCrate<'_> {
     /// The package's name: the model's, as Cargo allows it.
     pub fn package(&self) -> String {
@@ -76,12 +83,9 @@ impl ModelCrate<'_> {
     ///
     /// [`ModelCrateError`].
     pub fn write(&self, directory: &Path) -> Result<(), ModelCrateError> {
-        let files = self.files()?;
-        let source = directory.join("src");
-        fs::create_dir_all(&source).map_err(|source_error| file_error(&source, source_error))?;
-        write_if_changed(&directory.join("Cargo.toml"), files.manifest.as_bytes())?;
-        write_if_changed(&source.join("lib.rs"), files.lib.as_bytes())?;
-        write_if_changed(&source.join("plan.bin"), &files.plan)
+        let files = self.files()?.in_order();
+        whole_file::write_all(files.iter().map(|(path, bytes)| (directory.join(path), &bytes[..])))?;
+        Ok(())
     }
 
     /// The crate's files.
@@ -126,15 +130,4 @@ impl ModelCrate<'_> {
             kernels = path("kernels")?,
         ))
     }
-}
-
-fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<(), ModelCrateError> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
-        return Ok(());
-    }
-    fs::write(path, bytes).map_err(|e| file_error(path, e))
-}
-
-fn file_error(path: &Path, source: io::Error) -> ModelCrateError {
-    ModelCrateError::File { path: path.to_owned(), source }
 }

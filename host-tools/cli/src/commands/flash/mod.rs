@@ -10,6 +10,7 @@ use kiln_codegen::deploy::Deployment;
 use kiln_codegen::emulate::Emulation;
 use kiln_codegen::firmware::Mode;
 use kiln_codegen::ramp::Ramp;
+use kiln_codegen::sources;
 use kiln_codegen::stack::stack;
 use kiln_codegen::symbols::Elf;
 use kiln_planner::Planned;
@@ -17,7 +18,7 @@ use kiln_planner::graph::Graph;
 
 use crate::args::FlashArgs;
 use crate::model::Fitted;
-use crate::{CliError, Outcome, console, sources};
+use crate::{CliError, Outcome, console};
 
 /// Builds a model's firmware, checks it, and runs it once on the emulated board or flashes the real one.
 pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
@@ -35,7 +36,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     if board.run.place() == Place::Real && board.firmware.is_none() {
         return Err(real::no_firmware(&board, model, args));
     }
-    let root = sources::root().map_err(CliError::BadInput)?;
+    let root = sources::root()?;
     let out = sources::firmware_directory(&root, &graph, &planned, &board);
     console::progress(&format!("building firmware for {}", board.name));
     let build = sources::firmware_build(&root);

@@ -1,19 +1,31 @@
-//! `io.json`: what a folder of reference inputs and outputs says of itself.
+//! `io.json`: what a folder of recorded inputs and outputs says of itself. `kiln verify` reads it, the host library's
+//! `Cases` writes it.
 
 use std::collections::BTreeMap;
 
 use kiln_core::DType;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::report::table::shorten;
-
-/// The file as it stands. Fields that replaying does not need are passed over.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+/// The file as it stands. Fields that are not here are passed over; those that replaying does not need are for people
+/// to read.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct IoJson {
+    /// The model's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The model's format: `kiln`, `tflite`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
     /// The model file.
     pub model: ModelFile,
+    /// The licence of the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
     /// The runtime whose outputs count.
     pub reference: String,
+    /// What each runtime is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runtimes: BTreeMap<String, String>,
     /// How cases are related: `stateless`, `reset-per-case`, `sequence`.
     #[serde(default = "stateless")]
     pub state: String,
@@ -32,29 +44,30 @@ fn stateless() -> String {
 }
 
 /// The model file.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ModelFile {
     /// Its name inside the folder.
     pub file: String,
     /// Its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
 /// How outputs are compared.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckSpec {
     /// `exact`, or `close` and the like with tolerances.
     pub kind: String,
     /// Absolute tolerance.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atol: Option<Tolerance>,
     /// Relative tolerance.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtol: Option<f64>,
 }
 
 /// An absolute tolerance.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "atol is neither a number nor \"one output quantisation step\"")]
 pub enum Tolerance {
     /// This much.
@@ -64,10 +77,10 @@ pub enum Tolerance {
 }
 
 /// The tolerance of one step of the quantization that an output was dequantized from.
-pub(super) const ONE_STEP: &str = "one output quantisation step";
+pub const ONE_STEP: &str = "one output quantisation step";
 
 /// An input or output of the model.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tensor {
     /// Its name.
     pub name: String,
@@ -75,18 +88,30 @@ pub struct Tensor {
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
+    /// The scale, where it is quantized with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
+    /// The zero point that goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_point: Option<i32>,
 }
 
 /// A group of cases.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// Its name.
     pub name: String,
+    /// Where its inputs come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// How many cases.
     pub cases: u64,
     /// How many steps each case has, for models with state.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// The class of each case: which element of the first output should be the largest, after the last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<u64>>,
     /// One array for each input.
     pub inputs: Vec<Array>,
     /// For each runtime one array for each output.
@@ -94,14 +119,20 @@ pub struct Group {
 }
 
 /// A raw little-endian array, or a reference to another runtime's.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Array {
     /// The file inside the folder.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The runtime whose array equals this one bit for bit.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
+    /// Its element type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// Its shape: cases, steps where there are any, and the tensor's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Vec<u64>>,
 }
 
 /// Parses the file's bytes, and checks what can be checked without the model. The error says which
@@ -143,12 +174,31 @@ pub fn parse(bytes: &[u8]) -> Result<IoJson, String> {
         for output in 0..io.outputs.len() {
             reference(&io, group, output)?;
         }
+        check_classes(&io, group)?;
         for array in &group.inputs {
             let file = array.file.as_ref().ok_or_else(|| format!("group '{}': an input without file", group.name))?;
             file_name(file).map_err(|e| format!("group '{}': {e}", group.name))?;
         }
     }
     Ok(io)
+}
+
+/// There is a class for each case, and an element for each class.
+fn check_classes(io: &IoJson, group: &Group) -> Result<(), String> {
+    let Some(classes) = &group.classes else { return Ok(()) };
+    if classes.len() as u64 != group.cases {
+        return Err(format!("group '{}' has {} cases, and classes of {}", group.name, group.cases, classes.len()));
+    }
+    // A product that is too large was refused before.
+    let elements =
+        io.outputs.first().map_or(0, |output| output.shape.iter().fold(1, |all: u64, d| all.saturating_mul(*d)));
+    match classes.iter().find(|class| **class >= elements) {
+        Some(class) => Err(format!(
+            "group '{}': class {class} is none of the {elements} elements of the first output, which count from 0",
+            group.name
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Why bytes are no [`IoJson`]. Some writers of JSON write numbers that JSON does not have.
@@ -160,7 +210,10 @@ fn not_json(bytes: &[u8], error: &serde_json::Error) -> String {
         Some((at, number)) => {
             let before = line.get(..at).unwrap_or_default();
             let field = before.rsplit(['{', '[', ',']).next().unwrap_or_default().trim();
-            format!("not a folder description: {} {number}, which is no number of JSON ({error})", shorten(field, 60))
+            format!(
+                "not a folder description: {} {number}, which is no number of JSON ({error})",
+                field.chars().take(60).collect::<String>()
+            )
         }
         None => format!("not a folder description: {error}"),
     }
@@ -179,7 +232,7 @@ fn tolerance(field: &str, value: Option<f64>) -> Result<(), String> {
 }
 
 /// The file that holds the reference's output number `output` in a group.
-pub(super) fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<&'a str, String> {
+pub fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> Result<&'a str, String> {
     let mut runtime = io.reference.as_str();
     // A chain of `same_as` can't be longer than there are runtimes, unless it goes round.
     for _ in 0..=group.outputs.len() {
@@ -201,7 +254,7 @@ pub(super) fn reference<'a>(io: &'a IoJson, group: &'a Group, output: usize) -> 
 }
 
 /// Bytes of one case of a tensor.
-pub(super) fn bytes_of(tensor: &Tensor) -> Option<u64> {
+pub fn bytes_of(tensor: &Tensor) -> Option<u64> {
     let dtype = DType::from_name(&tensor.dtype)?;
     dtype.bytes(tensor.shape.iter().try_fold(1u64, |product, &d| product.checked_mul(d))?)
 }
@@ -234,6 +287,17 @@ mod tests {
     fn same_as_is_followed() {
         let io = parsed(&sample()).unwrap();
         assert_eq!(reference(&io, &io.groups[0], 0), Ok("g.out0.b.bin"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut json = sample();
+        json["runtimes"] = serde_json::json!({"a": "one", "b": "another"});
+        json["inputs"][0]["scale"] = 0.5.into();
+        json["groups"][0]["classes"] = serde_json::json!([0]);
+        let io = parsed(&json).unwrap();
+        assert_eq!(serde_json::to_value(&io).unwrap(), json);
+        assert_eq!(parse(&serde_json::to_vec(&io).unwrap()).unwrap(), io);
     }
 
     #[test]
@@ -272,6 +336,15 @@ mod tests {
             .is_ok()
         );
         assert!(with("/groups/0/inputs", serde_json::json!([])).contains("inputs"));
+        let with_classes = |classes: &[u64]| {
+            let mut json = sample();
+            json["groups"][0]["classes"] = classes.into();
+            json["outputs"][0]["shape"] = serde_json::json!([1, 3]);
+            parsed(&json)
+        };
+        assert!(with_classes(&[2]).is_ok());
+        assert!(with_classes(&[1, 2]).unwrap_err().contains("classes of 2"));
+        assert!(with_classes(&[3]).unwrap_err().contains("class 3 is none of the 3 elements"));
         assert!(parse(b"{").unwrap_err().contains("not a folder description"));
     }
 }

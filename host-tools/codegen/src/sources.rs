@@ -3,15 +3,31 @@
 use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
-use kiln_codegen::model_crate::package_name;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
+
+use crate::model_crate::package_name;
 
 /// Variable that names the root of Kiln's source tree, for a `kiln` that was moved away from it.
 pub const SOURCES_VARIABLE: &str = "KILN_SOURCES";
 
-/// The root of Kiln's source tree: `KILN_SOURCES`, or where this command was built.
-pub fn root() -> Result<PathBuf, String> {
+/// Kiln's sources, which are not where they should be.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error(
+    "Kiln's sources are not at {}: set {SOURCES_VARIABLE} to a checkout of Kiln, which firmware is built from",
+    .path.display()
+)]
+pub struct NoSources {
+    /// Where they were looked for.
+    pub path: PathBuf,
+}
+
+/// The root of Kiln's source tree: `KILN_SOURCES`, or where this crate was built.
+///
+/// # Errors
+///
+/// There is no checkout of Kiln.
+pub fn root() -> Result<PathBuf, NoSources> {
     let root = match std::env::var_os(SOURCES_VARIABLE) {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
@@ -20,10 +36,7 @@ pub fn root() -> Result<PathBuf, String> {
     if root.join("core/Cargo.toml").is_file() {
         return Ok(root);
     }
-    Err(format!(
-        "Kiln's sources are not at {}: set {SOURCES_VARIABLE} to a checkout of Kiln, which firmware is built from",
-        root.display()
-    ))
+    Err(NoSources { path: root })
 }
 
 /// Where a model's firmware for a board is written, inside the source tree's own build directory. The

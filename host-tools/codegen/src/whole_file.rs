@@ -6,14 +6,22 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-use crate::CliError;
+/// A file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot write: {source}", .path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
 
 /// Writes `bytes` to `path`; what is there already is replaced at once, and stays on an error.
 ///
 /// # Errors
 ///
 /// The file can't be written.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     // Its folder is the user's to make: a path that is mistyped must not become a new one.
     let file = Staged::new(path, bytes).and_then(Staged::finish);
     file.map_err(|source| failed(path, source))
@@ -26,7 +34,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
 /// # Errors
 ///
 /// A file can't be written.
-pub(crate) fn write_all<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [u8])>) -> Result<(), CliError> {
+pub fn write_all<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [u8])>) -> Result<(), WriteError> {
     let mut staged = Vec::new();
     for (path, bytes) in files {
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -39,8 +47,8 @@ pub(crate) fn write_all<'a>(files: impl IntoIterator<Item = (PathBuf, &'a [u8])>
     Ok(())
 }
 
-fn failed(path: &Path, source: io::Error) -> CliError {
-    CliError::File { path: path.to_owned(), action: "write", source }
+fn failed(path: &Path, source: io::Error) -> WriteError {
+    WriteError { path: path.to_owned(), source }
 }
 
 /// A file on its way.
