@@ -47,6 +47,8 @@ mod matmul_blocked;
 mod movement;
 mod pool2d;
 mod pool2d_grad;
+#[cfg(feature = "host")]
+mod pool2d_wide;
 mod product;
 mod quantize;
 mod random;
@@ -61,6 +63,8 @@ mod strided;
 pub mod table;
 mod transpose;
 mod vector;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod vector_x86_64;
 mod vectors;
 #[cfg(feature = "host")]
 pub mod workload;

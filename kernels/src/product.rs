@@ -37,6 +37,11 @@ pub(crate) trait Lines {
     ///
     /// The lines have these elements; `to` can be written as far as that takes.
     unsafe fn pack<V: Vector>(&self, lines: (usize, usize), elements: (usize, usize), to: *mut f32, pitch: usize);
+
+    /// How many lines of the right side are best packed together across all of a block's columns.
+    fn together(&self) -> usize {
+        DEPTH
+    }
 }
 
 /// A matrix in memory: elements from one line to the next, and from one element of it to the next.
@@ -70,11 +75,8 @@ pub(crate) unsafe fn copy<V: Vector>(mut from: *const f32, mut to: *mut f32, mut
             to = to.wrapping_add(V::LANES);
             n = n.wrapping_sub(V::LANES);
         }
-        while n > 0 {
-            to.write(from.read());
-            from = from.wrapping_add(1);
-            to = to.wrapping_add(1);
-            n = n.wrapping_sub(1);
+        if n > 0 {
+            V::load_part(from, n).store_part(to, n);
         }
     }
 }
@@ -93,10 +95,8 @@ pub(crate) unsafe fn clear<V: Vector>(mut to: *mut f32, mut n: usize) {
             to = to.wrapping_add(V::LANES);
             n = n.wrapping_sub(V::LANES);
         }
-        while n > 0 {
-            to.write(0.0);
-            to = to.wrapping_add(1);
-            n = n.wrapping_sub(1);
+        if n > 0 {
+            V::zero().store_part(to, n);
         }
     }
 }
@@ -138,12 +138,23 @@ impl Lines for Matrix {
             }
         }
     }
+
+    /// Lines without gaps are read as the few streams that a CPU follows.
+    #[inline(always)]
+    fn together(&self) -> usize {
+        if self.right == 1 { 8 } else { DEPTH }
+    }
 }
 
 /// Where the output's rows begin.
 pub(crate) trait Outputs {
     /// The first element of a row.
     fn row(&self, row: usize) -> *mut f32;
+
+    /// Elements from one column to the next.
+    fn step(&self) -> usize {
+        1
+    }
 }
 
 /// Rows at a pitch, in elements.
@@ -207,18 +218,45 @@ pub(crate) struct Product<L, R, O> {
     pub(crate) finish: Finish,
 }
 
-/// The sums of a tile over `depth` elements: rows of the left panel at `a`, [`DEPTH`] apart; the right panel at `b`.
-/// Where `NARROW`, its second vectors are left out.
+/// A tile's place in the output.
+struct Place<'a> {
+    /// Its rows' first columns.
+    rows: &'a [*mut f32],
+    column: usize,
+    columns: usize,
+    /// From one column to the next.
+    step: usize,
+    /// Whether it is the first part of its sums, and the last.
+    first: bool,
+    last: bool,
+}
+
+/// From this depth on the output's lines are asked for before the sums are made.
+const PREFETCHED: usize = 32;
+
+/// Sums a tile over `depth` elements and brings it to the output: rows of the left panel at `a`, [`DEPTH`] apart; the
+/// right panel at `b`. Where `NARROW`, its second vectors are left out.
 ///
 /// # Safety
 ///
-/// Both panels have `depth` elements for each row and column of a tile; the CPU has these vectors.
+/// Both panels have `depth` elements for each row and column of a tile; the rows can be written from the place's
+/// column on, as many columns as it has, at most a tile's; the bias has these columns. The CPU has these vectors.
 #[inline(always)]
-unsafe fn sums<V: Vector, const ROWS: usize, const NARROW: bool>(
+unsafe fn tile<V: Vector, const ROWS: usize, const NARROW: bool>(
     mut a: *const f32,
     mut b: *const f32,
     depth: usize,
-) -> [[V; 2]; ROWS] {
+    place: &Place<'_>,
+    finish: &Finish,
+) {
+    if depth >= PREFETCHED {
+        for row in place.rows {
+            V::prefetch(row.wrapping_add(place.column));
+            if !NARROW {
+                V::prefetch(row.wrapping_add(place.column).wrapping_add(V::LANES));
+            }
+        }
+    }
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [[V::zero(); 2]; ROWS];
@@ -234,64 +272,87 @@ unsafe fn sums<V: Vector, const ROWS: usize, const NARROW: bool>(
             a = a.wrapping_add(1);
             b = b.wrapping_add(V::LANES.wrapping_mul(2));
         }
-        sums
+        let width = if NARROW { V::LANES } else { V::LANES.wrapping_mul(2) };
+        if place.step != 1 {
+            // A copy, so that the sums themselves need no address.
+            let mut lines = [[0f32; WIDEST]; ROWS];
+            for (line, [low, high]) in lines.iter_mut().zip(sums) {
+                low.store(line.as_mut_ptr());
+                high.store(line.as_mut_ptr().wrapping_add(V::LANES));
+            }
+            scatter(&lines, place, finish);
+        } else if place.columns == width {
+            write::<V, ROWS, NARROW, true>(sums, place, finish);
+        } else {
+            write::<V, ROWS, NARROW, false>(sums, place, finish);
+        }
     }
 }
 
-/// A tile's place in the output.
-struct Place<'a> {
-    /// Its rows' first columns.
-    rows: &'a [*mut f32],
-    column: usize,
-    columns: usize,
-    /// Whether it is the first part of its sums, and the last.
-    first: bool,
-    last: bool,
-}
-
-/// Adds sums to the output, or sets them, and finishes them where they are the last.
+/// Adds sums to the output, or sets them, and finishes them where they are the last. Where `WHOLE`, all columns are
+/// used. Loops have constant bounds, so that sums stay in registers.
 ///
 /// # Safety
 ///
-/// The rows can be written from `column` on, `columns` elements, at most a tile's; the bias has these columns.
+/// As for [`tile`].
 #[inline(always)]
-unsafe fn write<V: Vector, const ROWS: usize>(sums: [[V; 2]; ROWS], place: &Place<'_>, finish: &Finish) {
-    let whole = place.columns == V::LANES.wrapping_mul(2);
-    let mut edge = [0f32; WIDEST];
-    // SAFETY: the caller's promise. The edge is as wide as the widest tile.
+unsafe fn write<V: Vector, const ROWS: usize, const NARROW: bool, const WHOLE: bool>(
+    sums: [[V; 2]; ROWS],
+    place: &Place<'_>,
+    finish: &Finish,
+) {
+    let counts = [place.columns.min(V::LANES), place.columns.saturating_sub(V::LANES)];
+    // SAFETY: the caller's promise.
     unsafe {
+        let load = |at: *const f32, n: usize| if WHOLE { V::load(at) } else { V::load_part(at, n) };
         let mut bias = [V::zero(); 2];
         if place.last && !finish.bias.is_null() {
-            let mut from = finish.bias.wrapping_add(place.column);
-            if !whole {
-                copy::<V>(from, edge.as_mut_ptr(), place.columns);
-                from = edge.as_ptr();
+            for (half, (bias, n)) in bias.iter_mut().zip(counts).enumerate().take(if NARROW { 1 } else { 2 }) {
+                *bias = load(finish.bias.wrapping_add(place.column).wrapping_add(half.wrapping_mul(V::LANES)), n);
             }
-            bias = [V::load(from), V::load(from.wrapping_add(V::LANES))];
         }
-        let bounds = [V::splat(finish.low), V::splat(finish.high)];
-        for (sums, &row) in sums.iter().zip(place.rows) {
+        let (low, high) = (V::splat(finish.low), V::splat(finish.high));
+        for (i, sums) in sums.iter().enumerate() {
+            let Some(&row) = place.rows.get(i) else { break };
             let row = row.wrapping_add(place.column);
-            let mut at = row;
-            if !whole {
+            for half in 0..if NARROW { 1 } else { 2 } {
+                let (at, n) = (row.wrapping_add(half * V::LANES), counts[half]);
+                let mut value = sums[half];
                 if !place.first {
-                    copy::<V>(row, edge.as_mut_ptr(), place.columns);
-                }
-                at = edge.as_mut_ptr();
-            }
-            for (half, (&sum, &bias)) in sums.iter().zip(&bias).enumerate() {
-                let at = at.wrapping_add(half.wrapping_mul(V::LANES));
-                let mut value = sum;
-                if !place.first {
-                    value = V::load(at).plus(value);
+                    value = load(at, n).plus(value);
                 }
                 if place.last {
-                    value = value.plus(bias).clamp(bounds[0], bounds[1]);
+                    value = value.plus(bias[half]).clamp(low, high);
                 }
-                value.store(at);
+                if WHOLE {
+                    value.store(at);
+                } else {
+                    value.store_part(at, n);
+                }
             }
-            if !whole {
-                copy::<V>(edge.as_ptr(), row, place.columns);
+        }
+    }
+}
+
+/// The same where columns do not follow one another: element by element, by the same arithmetic.
+///
+/// # Safety
+///
+/// As for [`tile`].
+#[inline(never)]
+unsafe fn scatter(lines: &[[f32; WIDEST]], place: &Place<'_>, finish: &Finish) {
+    for (&row, line) in place.rows.iter().zip(lines) {
+        for (i, &sum) in line.iter().enumerate().take(place.columns) {
+            let column = place.column.wrapping_add(i);
+            let at = row.wrapping_add(column.wrapping_mul(place.step));
+            // SAFETY: the caller's promise.
+            unsafe {
+                let mut value = if place.first { sum } else { at.read() + sum };
+                if place.last {
+                    let bias = if finish.bias.is_null() { 0.0 } else { finish.bias.wrapping_add(column).read() };
+                    value = crate::arithmetic::clamp(value + bias, finish.low, finish.high);
+                }
+                at.write(value);
             }
         }
     }
@@ -343,24 +404,30 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
         while from < product.depth {
             let depth = DEPTH.min(product.depth.wrapping_sub(from));
             let panel = width.wrapping_mul(depth);
-            let mut at = 0usize;
-            let mut to = right;
-            while at < columns {
-                let n = width.min(columns.wrapping_sub(at));
-                // SAFETY: the caller's promise; scratch has room for all panels, of `width` columns each.
-                unsafe {
-                    product.right.pack::<V>((from, depth), (column.wrapping_add(at), n), to, width);
-                    // Columns that only fill up the last vector.
-                    let used = if n <= V::LANES { V::LANES } else { width };
-                    if n < used {
-                        for line in 0..depth {
-                            let rest = to.wrapping_add(line.wrapping_mul(width)).wrapping_add(n);
-                            clear::<V>(rest, used.wrapping_sub(n));
+            let together = product.right.together();
+            let mut line = 0usize;
+            while line < depth {
+                let lines = together.min(depth.wrapping_sub(line));
+                let (mut at, mut to) = (0usize, right.wrapping_add(line.wrapping_mul(width)));
+                while at < columns {
+                    let n = width.min(columns.wrapping_sub(at));
+                    // SAFETY: the caller's promise; scratch has room for all panels, of `width` columns each.
+                    unsafe {
+                        let place = (column.wrapping_add(at), n);
+                        product.right.pack::<V>((from.wrapping_add(line), lines), place, to, width);
+                        // Columns that only fill up the last vector.
+                        let used = if n <= V::LANES { V::LANES } else { width };
+                        if n < used {
+                            for line in 0..lines {
+                                let rest = to.wrapping_add(line.wrapping_mul(width)).wrapping_add(n);
+                                clear::<V>(rest, used.wrapping_sub(n));
+                            }
                         }
                     }
+                    at = at.wrapping_add(width);
+                    to = to.wrapping_add(panel);
                 }
-                at = at.wrapping_add(width);
-                to = to.wrapping_add(panel);
+                line = line.wrapping_add(lines);
             }
             let mut row = begin;
             while row < end {
@@ -385,13 +452,20 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                     for (number, rows) in rows.get(..count).unwrap_or(&[]).chunks(ROWS).enumerate() {
                         let a = left.wrapping_add(number.wrapping_mul(ROWS.wrapping_mul(DEPTH)));
                         let last = from.wrapping_add(depth) == product.depth;
-                        let place = Place { rows, column: column.wrapping_add(at), columns: n, first: from == 0, last };
+                        let place = Place {
+                            rows,
+                            column: column.wrapping_add(at),
+                            columns: n,
+                            step: product.output.step(),
+                            first: from == 0,
+                            last,
+                        };
                         // SAFETY: the panels were packed above; the rest is the caller's promise.
                         unsafe {
                             if n <= V::LANES {
-                                write::<V, ROWS>(sums::<V, ROWS, true>(a, b, depth), &place, &product.finish);
+                                tile::<V, ROWS, true>(a, b, depth, &place, &product.finish);
                             } else {
-                                write::<V, ROWS>(sums::<V, ROWS, false>(a, b, depth), &place, &product.finish);
+                                tile::<V, ROWS, false>(a, b, depth, &place, &product.finish);
                             }
                         }
                     }
