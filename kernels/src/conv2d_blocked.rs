@@ -56,23 +56,24 @@ unsafe fn run<V: Vector>(call: &Call<'_>) {
         if call.input(2).len > 0 {
             finish.bias = call.input(2).ptr.cast::<f32>().cast_const().wrapping_add(first);
         }
-        let product = Product {
-            left: Gathered {
-                window: call.input(0),
-                spatial: s,
-                taps: Taps::Under,
-                channels: (group.wrapping_mul(inputs), inputs),
-            },
-            right: Matrix::dense(weights, filter, outputs, true),
-            output: Pixels { window: call.output(0), image: &s.output, channel: first },
-            columns: outputs,
-            depth: filter,
-            finish,
-        };
+        let (window, channels) = (call.input(0), (group.wrapping_mul(inputs), inputs));
+        let right = Matrix::dense(weights, filter, outputs, true);
+        let output = Pixels::new(call.output(0), &s.output, first);
         // SAFETY: `check` proved that the pixels under all windows of the rows lie inside the image, the weights of
         // all groups, the bias where there is one, and the rows' pixels inside their windows, and that scratch is
         // large enough.
-        unsafe { multiply::<V, _, _, _>(&product, rows, call.scratch(0)) };
+        unsafe {
+            if inputs == 1 {
+                // What a tap sees of one channel lies side by side.
+                let left = Seen { window, spatial: s, channels };
+                let product = Product { left, right, output, columns: outputs, depth: filter, finish };
+                multiply::<V, true, _, _, _>(&product, rows, call.scratch(0));
+            } else {
+                let left = Gathered { window, spatial: s, taps: Taps::Under, channels };
+                let product = Product { left, right, output, columns: outputs, depth: filter, finish };
+                multiply::<V, false, _, _, _>(&product, rows, call.scratch(0));
+            }
+        }
     }
 }
 
@@ -108,7 +109,7 @@ unsafe fn run_input<V: Vector>(call: &Call<'_>) {
                 outputs,
                 filter,
             },
-            output: Pixels { window: call.output(0), image: &s.input, channel: group.wrapping_mul(inputs) },
+            output: Pixels::new(call.output(0), &s.input, group.wrapping_mul(inputs)),
             columns,
             depth,
             finish: Finish::NONE,
@@ -116,7 +117,7 @@ unsafe fn run_input<V: Vector>(call: &Call<'_>) {
         // SAFETY: `check_input` proved that the results of the windows over the rows' pixels lie inside the
         // gradient, the weights of all groups and the rows' pixels inside their windows, and that scratch is large
         // enough.
-        unsafe { multiply::<V, _, _, _>(&product, rows, call.scratch(0)) };
+        unsafe { multiply::<V, false, _, _, _>(&product, rows, call.scratch(0)) };
     }
 }
 
@@ -201,7 +202,7 @@ unsafe fn run_weight<V: Vector>(call: &Call<'_>) {
         let last = first.wrapping_add(outputs).min(end);
         let (begin, count) = (row.wrapping_sub(first), last.wrapping_sub(row));
         let channels = (group.wrapping_mul(inputs), inputs);
-        let pixels = Pixels { window: call.input(1), image: &s.output, channel: first };
+        let pixels = Pixels::new(call.input(1), &s.output, first);
         let start = call.output(0).ptr.cast::<f32>().wrapping_add(first.wrapping_mul(filter));
         let image = Gathered { window: call.input(0), spatial: s, taps: Taps::Under, channels };
         let output = Pitched { start, pitch: filter };
@@ -216,19 +217,17 @@ unsafe fn run_weight<V: Vector>(call: &Call<'_>) {
                     let right = Matrix { start: pixels.start().wrapping_add(begin), down: pitch, right: 1 };
                     let output = Across { start: start.wrapping_add(begin.wrapping_mul(filter)), filter };
                     let product = Product { left, right, output, columns: count, depth, finish: Finish::NONE };
-                    multiply::<V, _, _, _>(&product, (0, filter), scratch);
+                    multiply::<V, false, _, _, _>(&product, (0, filter), scratch);
                 }
                 Some(pitch) => {
-                    let left = Matrix { start: pixels.start(), down: 1, right: pitch };
-                    let product =
-                        Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
-                    multiply::<V, _, _, _>(&product, rows, scratch);
+                    let left = Matrix { start: pixels.start(), down: pitch, right: 1 };
+                    let product = Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
+                    multiply::<V, true, _, _, _>(&product, rows, scratch);
                 }
                 None => {
                     let left = Channels { pixels };
-                    let product =
-                        Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
-                    multiply::<V, _, _, _>(&product, rows, scratch);
+                    let product = Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
+                    multiply::<V, false, _, _, _>(&product, rows, scratch);
                 }
             }
         }

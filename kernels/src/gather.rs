@@ -43,22 +43,28 @@ impl Pixel {
 
 /// The results of windows, one a line, as rows of an output.
 pub(crate) struct Pixels<'a> {
-    pub(crate) window: Window,
-    pub(crate) image: &'a Image,
+    window: Window,
+    image: &'a Image,
     /// The channel that column 0 is.
-    pub(crate) channel: usize,
+    channel: usize,
+    pitch: Option<usize>,
 }
 
-impl Pixels<'_> {
+impl<'a> Pixels<'a> {
+    pub(crate) fn new(window: Window, image: &'a Image, channel: usize) -> Pixels<'a> {
+        let row = image.width.checked_mul(image.pixel_pitch);
+        let even = row == Some(image.row_pitch) && image.height.checked_mul(image.row_pitch) == Some(image.image_pitch);
+        Pixels { window, image, channel, pitch: even.then_some((image.pixel_pitch / 4) as usize) }
+    }
+
     /// Elements from one pixel to the next, if that is the same for all pixels of all images.
+    #[inline(always)]
     pub(crate) fn pitch(&self) -> Option<usize> {
-        let i = self.image;
-        let row = i.width.checked_mul(i.pixel_pitch)?;
-        let even = row == i.row_pitch && i.height.checked_mul(row)? == i.image_pitch;
-        even.then_some((i.pixel_pitch / 4) as usize)
+        self.pitch
     }
 
     /// Its first element.
+    #[inline(always)]
     pub(crate) fn start(&self) -> *mut f32 {
         self.window.ptr.cast::<f32>().wrapping_add(self.channel)
     }
@@ -67,7 +73,7 @@ impl Pixels<'_> {
 impl Outputs for Pixels<'_> {
     #[inline(always)]
     fn row(&self, row: usize) -> *mut f32 {
-        if let Some(pitch) = self.pitch() {
+        if let Some(pitch) = self.pitch {
             return self.start().wrapping_add(row.wrapping_mul(pitch));
         }
         let Pixel { image, y, x } = Pixel::number(row, self.image);
@@ -230,10 +236,9 @@ impl Gathered<'_> {
                 ceil_div(pad.saturating_sub(reach[0]), stride),
                 ceil_div(s.input.width.wrapping_add(pad).saturating_sub(reach[1]), stride),
             ),
-            Taps::Over if stride == 1 => (
-                reach[0].saturating_sub(pad),
-                s.output.width.wrapping_add(reach[0]).saturating_sub(pad),
-            ),
+            Taps::Over if stride == 1 => {
+                (reach[0].saturating_sub(pad), s.output.width.wrapping_add(reach[0]).saturating_sub(pad))
+            }
             Taps::Over => (0, 0),
         }
     }

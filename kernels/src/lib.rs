@@ -36,6 +36,8 @@ pub mod instructions;
 #[cfg(feature = "host")]
 mod lag;
 mod lanes;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod lanes_wide;
 mod log_softmax;
 #[cfg(feature = "host")]
 mod lowering;
@@ -57,6 +59,8 @@ mod reference;
 mod requantize;
 pub mod rows;
 mod softmax;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod softmax_wide;
 mod spatial;
 mod strided;
 #[cfg(feature = "host")]
@@ -66,6 +70,8 @@ mod vector;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod vector_x86_64;
 mod vectors;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod wide;
 #[cfg(feature = "host")]
 pub mod workload;
 

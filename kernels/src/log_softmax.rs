@@ -161,7 +161,10 @@ pub(crate) mod host {
 
     use super::*;
     use crate::lowering;
+    #[cfg(target_arch = "x86_64")]
+    use crate::softmax_wide::log_softmax;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::vector::native;
 
     pub(crate) const LOG_SOFTMAX_S8: Kernel = Kernel {
         number: super::LOG_SOFTMAX_S8.number(),
@@ -219,7 +222,7 @@ pub(crate) mod host {
         },
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_F32,
-        native: None,
+        native: native!(super::LOG_SOFTMAX_F32, check_f32, log_softmax, run_f32),
     };
 
     /// The elements of a vector and the number of vectors.

@@ -168,6 +168,10 @@ fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
         && parts.prologue.iter().all(constant)
 }
 
+/// Registers in memory; on hosts no vector of one lies across lines of the cache.
+#[cfg_attr(feature = "host", repr(align(64)))]
+struct Own<T>([Lanes<T>; REGISTERS]);
+
 /// The registers, and for those that stand for elements of an input where they lie.
 struct Registers<A: Arithmetic> {
     own: *mut Lanes<A::Element>,
@@ -176,6 +180,7 @@ struct Registers<A: Arithmetic> {
 
 impl<A: Arithmetic> Registers<A> {
     /// Where a register's value is to be read.
+    #[inline(always)]
     fn value(&self, register: usize) -> *const A::Element {
         let own = self.own.wrapping_add(register).cast::<A::Element>().cast_const();
         self.at.get(register).copied().flatten().unwrap_or(own)
@@ -201,7 +206,8 @@ impl<A: Arithmetic> Machine<'_, A> {
     unsafe fn step(&self, registers: &mut Registers<A>, code: &[u32], first: usize, n: usize) {
         for &word in code {
             let i = decode(word);
-            let from = i.operands.map(|operand| registers.value(operand));
+            let [a, b, c] = i.operands;
+            let from = [registers.value(a), registers.value(b), registers.value(c)];
             let Some(at) = registers.at.get_mut(i.to) else { return };
             *at = None;
             // SAFETY: a register's number has four bits, so it is one of the 16. Nothing refers to it: others
@@ -300,14 +306,15 @@ unsafe fn write<A: Arithmetic>(output: Window, narrow: bool, from: *const A::Ele
     }
 }
 
+#[inline(always)]
 unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
     let Some(p) = call.parameters::<MapParameters>() else { return };
     let Some(parts) = p.parts() else { return };
     let Some(&last) = parts.body.last() else { return };
     let (prologue, body, result) = (parts.prologue, parts.body, decode(last).to);
     let machine = Machine::<A> { call, bools: p.bools, parts, arithmetic: PhantomData };
-    let mut own = [[A::ZERO; LANES]; REGISTERS];
-    let mut registers = Registers::<A> { own: own.as_mut_ptr(), at: [None; REGISTERS] };
+    let mut own = Own([[A::ZERO; LANES]; REGISTERS]);
+    let mut registers = Registers::<A> { own: own.0.as_mut_ptr(), at: [None; REGISTERS] };
     // SAFETY: `check` saw that the prologue reads immediates and single elements.
     unsafe { machine.step(&mut registers, prologue, 0, LANES) };
     let row = p.blocks.row_length as usize;
@@ -334,11 +341,12 @@ pub(crate) mod host {
     use super::*;
     use crate::map_program::{Code, compile};
     use crate::table::{Direction, Kernel, Operand, Operation};
+    use crate::vector::native;
     use crate::{blocks, lowering};
 
     /// The kernel of a row.
     macro_rules! map {
-        ($row:ident, $name:literal, $arithmetic:ty, $dtype:ident) => {
+        ($row:ident, $name:literal, $arithmetic:ty, $dtype:ident, $native:expr) => {
             pub(crate) const $row: Kernel = Kernel {
                 number: super::$row.number(),
                 name: $name,
@@ -357,14 +365,34 @@ pub(crate) mod host {
                     parameters::<$arithmetic>(operation, DType::$dtype).and_then(|_| lag(operation, input))
                 },
                 portable: super::$row,
-                native: None,
+                native: $native,
             };
         };
     }
 
-    map!(MAP_F32, "map_f32", F32<false>, F32);
-    map!(MAP_I32, "map_i32", I32, I32);
-    map!(MAP_MATH_F32, "map_math_f32", F32<true>, F32);
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn wide<V: crate::wide::Wide>(call: &Call<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<crate::lanes_wide::WideF32<V, false>>(call) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn wide_math<V: crate::wide::Wide>(call: &Call<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<crate::lanes_wide::WideF32<V, true>>(call) }
+    }
+
+    map!(MAP_F32, "map_f32", F32<false>, F32, native!(super::MAP_F32, check::<F32<false>>, wide, run::<F32<false>>));
+    map!(MAP_I32, "map_i32", I32, I32, None);
+    map!(
+        MAP_MATH_F32,
+        "map_math_f32",
+        F32<true>,
+        F32,
+        native!(super::MAP_MATH_F32, check::<F32<true>>, wide_math, run::<F32<true>>)
+    );
 
     /// Parameters as they grow.
     struct Parameters {

@@ -172,8 +172,8 @@ pub(crate) mod host {
     use kiln_ops::{Activation, Op, OpError, PoolKind};
 
     use super::*;
-    use crate::table::{Direction, Emit, Kernel, Operation};
     use crate::pool2d_wide::max;
+    use crate::table::{Direction, Emit, Kernel, Operation};
     use crate::vector::native;
     use crate::{lag, lowering};
 

@@ -30,6 +30,7 @@ fn taps(s: &Spatial, axis: usize, at: u32) -> Taps {
     }
 }
 
+#[inline(always)]
 fn count(taps: Taps) -> usize {
     taps.end.wrapping_sub(taps.first) as usize
 }
@@ -97,8 +98,9 @@ pub(crate) unsafe fn max<V: Vector>(call: &Call<'_>) {
                         }
                         line = line.wrapping_add(down);
                     }
-                    let bounds = [p.epilogue.low, p.epilogue.high].map(|bits| V::splat(f32::from_bits(bits as u32)));
-                    store(most.clamp(bounds[0], bounds[1]), to.wrapping_add(offset), n);
+                    let low = V::splat(f32::from_bits(p.epilogue.low as u32));
+                    let high = V::splat(f32::from_bits(p.epilogue.high as u32));
+                    store(most.clamp(low, high), to.wrapping_add(offset), n);
                 }
             }
         }

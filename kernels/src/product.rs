@@ -20,15 +20,21 @@ pub(crate) const DEPTH: usize = 256;
 const COLUMNS: usize = 1024;
 /// How many panels of the left matrix are packed at a time.
 const PANELS: usize = 12;
+/// The same where all columns fit one panel of the right matrix, so that each is read once: they stay in the first
+/// cache.
+const FEW_PANELS: usize = 3;
 /// Rows of the tallest tile.
 const TALLEST: usize = 12;
 /// Columns of the widest tile.
 const WIDEST: usize = 32;
+/// Rows that are packed of the left matrix at most.
+const LEFT: usize = PANELS * TALLEST;
 /// Bytes that scratch is aligned to.
 const LINE: usize = 64;
 
-/// One side of a product: lines of elements, packed a block at a time. Lines of the left side are its rows, lines
-/// of the right side its rows too, so an element of a line is a column.
+/// One side of a product: lines of elements, packed a block at a time. Lines of the right side are its rows, so an
+/// element of a line is a column. Lines of the left side are its rows too; or, where it lies across (`ACROSS`), its
+/// columns, so that an element of a line is a row.
 pub(crate) trait Lines {
     /// Copies elements `from..from + n` of the `count` lines from `first` on; a line's go to `pitch` elements beyond
     /// the one before.
@@ -201,7 +207,7 @@ fn right_elements(columns: usize, depth: usize) -> usize {
 
 /// Bytes of scratch that [`multiply`] needs.
 pub(crate) fn scratch_bytes(columns: usize, depth: usize) -> usize {
-    let left = PANELS * TALLEST * DEPTH;
+    let left = LEFT * DEPTH;
     // At most 1024 columns by 256: far from wrapping.
     left.wrapping_add(right_elements(columns, depth)).wrapping_mul(4).wrapping_add(LINE)
 }
@@ -234,15 +240,15 @@ struct Place<'a> {
 /// From this depth on the output's lines are asked for before the sums are made.
 const PREFETCHED: usize = 32;
 
-/// Sums a tile over `depth` elements and brings it to the output: rows of the left panel at `a`, [`DEPTH`] apart; the
-/// right panel at `b`. Where `NARROW`, its second vectors are left out.
+/// Sums a tile over `depth` elements and brings it to the output: rows of the left panel at `a`, [`DEPTH`] apart, or
+/// where `ACROSS` its columns, [`LEFT`] apart; the right panel at `b`. Where `NARROW`, its second vectors are left out.
 ///
 /// # Safety
 ///
 /// Both panels have `depth` elements for each row and column of a tile; the rows can be written from the place's
 /// column on, as many columns as it has, at most a tile's; the bias has these columns. The CPU has these vectors.
 #[inline(always)]
-unsafe fn tile<V: Vector, const ROWS: usize, const NARROW: bool>(
+unsafe fn tile<V: Vector, const ROWS: usize, const ACROSS: bool, const NARROW: bool>(
     mut a: *const f32,
     mut b: *const f32,
     depth: usize,
@@ -263,13 +269,13 @@ unsafe fn tile<V: Vector, const ROWS: usize, const NARROW: bool>(
         for _ in 0..depth {
             let right = [V::load(b), if NARROW { V::zero() } else { V::load(b.wrapping_add(V::LANES)) }];
             for (row, [low, high]) in sums.iter_mut().enumerate() {
-                let left = V::splat(a.wrapping_add(row.wrapping_mul(DEPTH)).read());
+                let left = V::splat(a.wrapping_add(row.wrapping_mul(if ACROSS { 1 } else { DEPTH })).read());
                 *low = low.multiply_add(left, right[0]);
                 if !NARROW {
                     *high = high.multiply_add(left, right[1]);
                 }
             }
-            a = a.wrapping_add(1);
+            a = a.wrapping_add(if ACROSS { LEFT } else { 1 });
             b = b.wrapping_add(V::LANES.wrapping_mul(2));
         }
         let width = if NARROW { V::LANES } else { V::LANES.wrapping_mul(2) };
@@ -365,7 +371,7 @@ unsafe fn scatter(lines: &[[f32; WIDEST]], place: &Place<'_>, finish: &Finish) {
 /// The left side has the rows, the right side `depth` lines of `columns` elements, the output `columns` elements of
 /// each row, and it overlaps neither. Scratch holds [`scratch_bytes`]. The CPU has these vectors.
 #[inline(always)]
-pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
+pub(crate) unsafe fn multiply<V: Vector, const ACROSS: bool, L: Lines, R: Lines, O: Outputs>(
     product: &Product<L, R, O>,
     (begin, end): (usize, usize),
     scratch: Window,
@@ -374,9 +380,9 @@ pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
     // SAFETY: the caller's promise.
     unsafe {
         match V::ROWS {
-            12 => blocks::<V, 12, L, R, O>(product, (begin, end), scratch),
-            6 => blocks::<V, 6, L, R, O>(product, (begin, end), scratch),
-            _ => blocks::<V, 4, L, R, O>(product, (begin, end), scratch),
+            12 => blocks::<V, 12, ACROSS, L, R, O>(product, (begin, end), scratch),
+            6 => blocks::<V, 6, ACROSS, L, R, O>(product, (begin, end), scratch),
+            _ => blocks::<V, 4, ACROSS, L, R, O>(product, (begin, end), scratch),
         }
     }
 }
@@ -387,7 +393,7 @@ pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
+unsafe fn blocks<V: Vector, const ROWS: usize, const ACROSS: bool, L: Lines, R: Lines, O: Outputs>(
     product: &Product<L, R, O>,
     (begin, end): (usize, usize),
     scratch: Window,
@@ -395,8 +401,9 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
     let width = V::LANES.wrapping_mul(2);
     let skipped = scratch.ptr.addr().wrapping_neg() & (LINE - 1);
     let left: *mut f32 = scratch.ptr.wrapping_add(skipped).cast();
-    let right = left.wrapping_add(PANELS * TALLEST * DEPTH);
-    let mut rows = [core::ptr::null_mut::<f32>(); PANELS * TALLEST];
+    let right = left.wrapping_add(LEFT * DEPTH);
+    let mut rows = [core::ptr::null_mut::<f32>(); LEFT];
+    let panels = if product.columns <= width && !ACROSS { FEW_PANELS } else { PANELS };
     let mut column = 0usize;
     while column < product.columns {
         let columns = COLUMNS.min(product.columns.wrapping_sub(column));
@@ -431,18 +438,26 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
             }
             let mut row = begin;
             while row < end {
-                let count = ROWS.wrapping_mul(PANELS).min(end.wrapping_sub(row));
+                let count = ROWS.wrapping_mul(panels).min(end.wrapping_sub(row));
                 for (i, start) in rows.iter_mut().enumerate().take(count) {
                     *start = product.output.row(row.wrapping_add(i));
                 }
                 // SAFETY: the caller's promise; scratch has room for the rows, `DEPTH` elements each.
                 unsafe {
-                    product.left.pack::<V>((row, count), (from, depth), left, DEPTH);
-                    // Rows that only fill up the last tile.
-                    let mut spare = count;
-                    while spare.checked_rem(ROWS) != Some(0) {
-                        clear::<V>(left.wrapping_add(spare.wrapping_mul(DEPTH)), depth);
-                        spare = spare.wrapping_add(1);
+                    // Rows that only fill up the last tile are zeros.
+                    let spare = count.next_multiple_of(ROWS).wrapping_sub(count);
+                    if ACROSS {
+                        product.left.pack::<V>((from, depth), (row, count), left, LEFT);
+                        if spare > 0 {
+                            for line in 0..depth {
+                                clear::<V>(left.wrapping_add(line.wrapping_mul(LEFT)).wrapping_add(count), spare);
+                            }
+                        }
+                    } else {
+                        product.left.pack::<V>((row, count), (from, depth), left, DEPTH);
+                        for row in count..count.wrapping_add(spare) {
+                            clear::<V>(left.wrapping_add(row.wrapping_mul(DEPTH)), depth);
+                        }
                     }
                 }
                 let mut at = 0usize;
@@ -450,7 +465,8 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                 while at < columns {
                     let n = width.min(columns.wrapping_sub(at));
                     for (number, rows) in rows.get(..count).unwrap_or(&[]).chunks(ROWS).enumerate() {
-                        let a = left.wrapping_add(number.wrapping_mul(ROWS.wrapping_mul(DEPTH)));
+                        let a =
+                            left.wrapping_add(number.wrapping_mul(ROWS.wrapping_mul(if ACROSS { 1 } else { DEPTH })));
                         let last = from.wrapping_add(depth) == product.depth;
                         let place = Place {
                             rows,
@@ -463,9 +479,9 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                         // SAFETY: the panels were packed above; the rest is the caller's promise.
                         unsafe {
                             if n <= V::LANES {
-                                tile::<V, ROWS, true>(a, b, depth, &place, &product.finish);
+                                tile::<V, ROWS, ACROSS, true>(a, b, depth, &place, &product.finish);
                             } else {
-                                tile::<V, ROWS, false>(a, b, depth, &place, &product.finish);
+                                tile::<V, ROWS, ACROSS, false>(a, b, depth, &place, &product.finish);
                             }
                         }
                     }

@@ -198,7 +198,10 @@ pub(crate) mod host {
 
     use super::*;
     use crate::lowering;
+    #[cfg(target_arch = "x86_64")]
+    use crate::softmax_wide::softmax;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::vector::native;
 
     pub(crate) const SOFTMAX_S8: Kernel = Kernel {
         number: super::SOFTMAX_S8.number(),
@@ -255,7 +258,7 @@ pub(crate) mod host {
         },
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_F32,
-        native: None,
+        native: native!(super::SOFTMAX_F32, check_f32, softmax, run_f32),
     };
 
     /// The softmax, the elements of a vector and the number of vectors.

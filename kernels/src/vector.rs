@@ -193,11 +193,14 @@ impl Vector for Plain {
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 pub(crate) use crate::vector_x86_64::{Avx2, Avx512};
 
-/// The native row of a portable one: its body over the widest vectors that the CPU at hand has. It runs on every
-/// x86-64 CPU, so a session may list it anywhere.
+/// The native row of a portable one: a body over the widest vectors that the CPU at hand has, or where it has none of
+/// them `plain`. It runs on every x86-64 CPU, so a session may list it anywhere.
 #[cfg(feature = "host")]
 macro_rules! native {
-    ($row:expr, $check:expr, $body:ident) => {{
+    ($row:expr, $check:expr, $body:ident) => {
+        crate::vector::native!($row, $check, $body, $body::<crate::vector::Plain>)
+    };
+    ($row:expr, $check:expr, $body:ident, $plain:expr) => {{
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,fma")]
@@ -216,7 +219,7 @@ macro_rules! native {
                     match crate::vector::Width::found() {
                         crate::vector::Width::Avx512 => avx512(call),
                         crate::vector::Width::Avx2 => avx2(call),
-                        crate::vector::Width::Plain => $body::<crate::vector::Plain>(call),
+                        crate::vector::Width::Plain => $plain(call),
                     }
                 }
             }
@@ -234,6 +237,7 @@ macro_rules! native {
 pub(crate) use native;
 
 /// The widest vectors of an x86-64 CPU.
+#[derive(Clone, Copy)]
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 pub(crate) enum Width {
     /// None of those below.
@@ -246,15 +250,20 @@ pub(crate) enum Width {
 
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 impl Width {
-    /// What the CPU at hand has; it is asked once.
+    /// What the CPU at hand has; it is asked once. `KILN_WIDEST=avx2` or `plain` in the environment makes it less, so
+    /// that all bodies can be tested on one CPU.
     pub(crate) fn found() -> Width {
-        use std::arch::is_x86_feature_detected;
-        if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
-            Width::Plain
-        } else if is_x86_feature_detected!("avx512f") {
-            Width::Avx512
-        } else {
-            Width::Avx2
-        }
+        static FOUND: std::sync::OnceLock<Width> = std::sync::OnceLock::new();
+        *FOUND.get_or_init(|| {
+            use std::arch::is_x86_feature_detected;
+            let most = std::env::var("KILN_WIDEST").unwrap_or_default();
+            if most == "plain" || !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+                Width::Plain
+            } else if most == "avx2" || !is_x86_feature_detected!("avx512f") {
+                Width::Avx2
+            } else {
+                Width::Avx512
+            }
+        })
     }
 }
