@@ -62,6 +62,10 @@ pub const MAP_I32: Row =
 pub const MAP_MATH_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(42, 4, 0, check::<F32<true>>, run::<F32<true>>) };
+/// The same over the vectors of hosts, with functions of its own.
+pub const MAP_MATH_WIDE_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(103, 4, 0, check::<F32<true>>, run::<F32<true>>) };
 
 /// An instruction's parts.
 #[derive(Clone, Copy)]
@@ -180,7 +184,6 @@ struct Registers<A: Arithmetic> {
 
 impl<A: Arithmetic> Registers<A> {
     /// Where a register's value is to be read.
-    #[inline(always)]
     fn value(&self, register: usize) -> *const A::Element {
         let own = self.own.wrapping_add(register).cast::<A::Element>().cast_const();
         self.at.get(register).copied().flatten().unwrap_or(own)
@@ -206,8 +209,7 @@ impl<A: Arithmetic> Machine<'_, A> {
     unsafe fn step(&self, registers: &mut Registers<A>, code: &[u32], first: usize, n: usize) {
         for &word in code {
             let i = decode(word);
-            let [a, b, c] = i.operands;
-            let from = [registers.value(a), registers.value(b), registers.value(c)];
+            let from = i.operands.map(|operand| registers.value(operand));
             let Some(at) = registers.at.get_mut(i.to) else { return };
             *at = None;
             // SAFETY: a register's number has four bits, so it is one of the 16. Nothing refers to it: others
@@ -335,7 +337,7 @@ unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::zerocopy::IntoBytes;
-    use kiln_core::{DType, MAX_RANK};
+    use kiln_core::{DType, MAX_RANK, TargetId};
     use kiln_ops::{MAX_INPUTS, Op, OpError};
 
     use super::*;
@@ -386,13 +388,17 @@ pub(crate) mod host {
 
     map!(MAP_F32, "map_f32", F32<false>, F32, native!(super::MAP_F32, check::<F32<false>>, wide, run::<F32<false>>));
     map!(MAP_I32, "map_i32", I32, I32, None);
-    map!(
-        MAP_MATH_F32,
-        "map_math_f32",
-        F32<true>,
-        F32,
-        native!(super::MAP_MATH_F32, check::<F32<true>>, wide_math, run::<F32<true>>)
-    );
+    map!(MAP_MATH_F32, "map_math_f32", F32<true>, F32, None);
+
+    pub(crate) const MAP_MATH_WIDE_F32: Kernel = Kernel {
+        number: super::MAP_MATH_WIDE_F32.number(),
+        name: "map_math_wide_f32",
+        row_name: "MAP_MATH_WIDE_F32",
+        targets: &[TargetId::X86_64_V3],
+        portable: super::MAP_MATH_WIDE_F32,
+        native: native!(super::MAP_MATH_WIDE_F32, check::<F32<true>>, wide_math, run::<F32<true>>),
+        ..MAP_MATH_F32
+    };
 
     /// Parameters as they grow.
     struct Parameters {

@@ -1,5 +1,6 @@
-//! float32 softmax and its logarithm over the vectors of hosts: the native bodies of the rows in [`crate::softmax`] and
-//! [`crate::log_softmax`].
+//! float32 softmax and its logarithm over the vectors of hosts: the native bodies of `SOFTMAX_WIDE_F32` and
+//! `LOG_SOFTMAX_WIDE_F32`. They are rows of their own because their bits are not those of the plain rows, which a
+//! plan for a board has on hosts too.
 //!
 //! A vector's exponentials are summed in 16 parts, element `i` in part `i % 16`, whatever vectors the CPU has; then
 //! parts are added pair by pair.
@@ -13,17 +14,6 @@ use crate::wide::{Wide, exp};
 
 /// Parts of a sum.
 const PARTS: usize = 16;
-
-/// Calls `visit` for each vector of `n` elements with its number within [`PARTS`] elements, its first element, and how
-/// many it has.
-#[inline(always)]
-fn for_each<V: Wide>(n: usize, mut visit: impl FnMut(usize, usize, usize)) {
-    let mut i = 0usize;
-    while i < n {
-        visit((i / V::LANES) % (PARTS / V::LANES), i, V::LANES.min(n.wrapping_sub(i)));
-        i = i.wrapping_add(V::LANES);
-    }
-}
 
 /// The largest of `n` elements, at least `least`.
 ///
@@ -68,7 +58,10 @@ unsafe fn powers<V: Wide>(x: *const f32, y: *mut f32, n: usize, max: f32, beta: 
     // SAFETY: the caller's promise; a vector has at most as many lanes as there are parts.
     unsafe {
         let (max, beta) = (V::splat(max), V::splat(beta));
-        for_each::<V>(n, |part, i, left| {
+        // No closures: they lack the instructions that pass vectors, and would not be inlined.
+        let mut i = 0usize;
+        while i < n {
+            let left = V::LANES.min(n.wrapping_sub(i));
             let whole = left == V::LANES;
             let from = x.wrapping_add(i);
             let x = if whole { V::load(from) } else { V::load_part(from, left) };
@@ -78,13 +71,14 @@ unsafe fn powers<V: Wide>(x: *const f32, y: *mut f32, n: usize, max: f32, beta: 
                 value.store(power.as_mut_ptr());
                 value = V::load_part(power.as_ptr(), left);
             }
-            let sum = parts.as_mut_ptr().wrapping_add(part.wrapping_mul(V::LANES));
+            let sum = parts.as_mut_ptr().wrapping_add(i % PARTS);
             V::load(sum).plus(value).store(sum);
             if !y.is_null() {
                 let to = y.wrapping_add(i);
                 if whole { value.store(to) } else { value.store_part(to, left) }
             }
-        });
+            i = i.wrapping_add(V::LANES);
+        }
     }
     let mut width = PARTS;
     while width > 1 {
@@ -113,14 +107,16 @@ pub(crate) unsafe fn softmax<V: Wide>(call: &Call<'_>) {
         unsafe {
             let max = largest::<V>(x, n, f32::NEG_INFINITY);
             let sum = V::splat(powers::<V>(x, y, n, max, p.beta));
-            for_each::<V>(n, |_, i, left| {
-                let y = y.wrapping_add(i);
-                if left == V::LANES {
+            let mut i = 0usize;
+            while i < n {
+                let (left, y) = (n.wrapping_sub(i), y.wrapping_add(i));
+                if left >= V::LANES {
                     V::load(y).over(sum).store(y);
                 } else {
                     V::load_part(y, left).over(sum).store_part(y, left);
                 }
-            });
+                i = i.wrapping_add(V::LANES);
+            }
         }
     }
 }
@@ -142,14 +138,16 @@ pub(crate) unsafe fn log_softmax<V: Wide>(call: &Call<'_>) {
             let max = largest::<V>(x, n, f32::MIN);
             let log = libm::logf(powers::<V>(x, core::ptr::null_mut(), n, max, 1.0));
             let (max, log) = (V::splat(max), V::splat(log));
-            for_each::<V>(n, |_, i, left| {
-                let (x, y) = (x.wrapping_add(i), y.wrapping_add(i));
-                if left == V::LANES {
+            let mut i = 0usize;
+            while i < n {
+                let (left, x, y) = (n.wrapping_sub(i), x.wrapping_add(i), y.wrapping_add(i));
+                if left >= V::LANES {
                     V::load(x).minus(max).minus(log).store(y);
                 } else {
                     V::load_part(x, left).minus(max).minus(log).store_part(y, left);
                 }
-            });
+                i = i.wrapping_add(V::LANES);
+            }
         }
     }
 }
