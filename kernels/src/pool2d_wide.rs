@@ -150,7 +150,7 @@ fn are_few(s: &Spatial) -> bool {
     s.kernel[0] as u64 * s.kernel[1] as u64 <= 1 << 20
 }
 
-/// The gradient of the maximum pool where [`are_apart`]; `None` where it is not.
+/// The gradient of the maximum pool: over vectors where windows [`are_apart`], elsewhere the plain body.
 ///
 /// # Safety
 ///

@@ -10,7 +10,6 @@ use crate::vector::Vector;
 /// What functions need beyond [`Vector`]: the arithmetic of float32, lane by lane, rounded as IEEE 754 says.
 ///
 /// The safety of all of it: the CPU has these vectors.
-#[expect(clippy::missing_safety_doc, reason = "said once, above")]
 pub(crate) trait Wide: Vector {
     /// `self - other`.
     unsafe fn minus(self, other: Self) -> Self;
