@@ -91,10 +91,8 @@ fn main() -> Result<()> {
         }
         let mut plain = steps::Plain::new(&device, steps::BATCH)?;
         let mut example = steps::Example::new(&device, steps::BATCH)?;
-        let kinds: [(&str, &str, Step); 2] = [
-            ("MNIST", "mnist", Box::new(|| plain.run())),
-            ("example MNIST", "example", Box::new(|| example.run())),
-        ];
+        let kinds: [(&str, &str, Step); 2] =
+            [("MNIST", "mnist", Box::new(|| plain.run())), ("example MNIST", "example", Box::new(|| example.run()))];
         for (what, kind, mut run) in kinds {
             let name = format!("{what} step, batch {}, {threads} threads", steps::BATCH);
             if !wanted(&name) {
