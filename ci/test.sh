@@ -28,6 +28,11 @@ stage "test"
 # No snapshot is accepted or written by a test run.
 INSTA_UPDATE=no cargo test --workspace --all-features --locked
 
+stage "kernels over narrower vectors"
+for widest in avx2 plain; do
+    KILN_WIDEST=$widest cargo test -p kiln-kernels --all-features --locked --test all
+done
+
 [ "${1:-}" = quick ] && exit 0
 
 stage "documentation"

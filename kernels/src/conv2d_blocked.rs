@@ -8,8 +8,8 @@ use kiln_core::{Call, Row};
 use crate::arithmetic::F32;
 use crate::conv2d::{self, Conv2dParameters};
 use crate::conv2d_grad::{self, Conv2dGradParameters};
-use crate::gather::{Gathered, Pixels, Taps, Weights};
-use crate::product::{Finish, Matrix, Pitched, Product, multiply, scratch_bytes};
+use crate::gather::{Gathered, Pixels, Seen, Taps, Weights};
+use crate::product::{Finish, Lines, Matrix, Outputs, Pitched, Product, multiply, scratch_bytes};
 use crate::vector::{Plain, Vector};
 
 /// float32 convolution.
@@ -56,23 +56,24 @@ unsafe fn run<V: Vector>(call: &Call<'_>) {
         if call.input(2).len > 0 {
             finish.bias = call.input(2).ptr.cast::<f32>().cast_const().wrapping_add(first);
         }
-        let product = Product {
-            left: Gathered {
-                window: call.input(0),
-                spatial: s,
-                taps: Taps::Under,
-                channels: (group.wrapping_mul(inputs), inputs),
-            },
-            right: Matrix::dense(weights, filter, outputs, true),
-            output: Pixels { window: call.output(0), image: &s.output, channel: first },
-            columns: outputs,
-            depth: filter,
-            finish,
-        };
+        let (window, channels) = (call.input(0), (group.wrapping_mul(inputs), inputs));
+        let right = Matrix::dense(weights, filter, outputs, true);
+        let output = Pixels::new(call.output(0), &s.output, first);
         // SAFETY: `check` proved that the pixels under all windows of the rows lie inside the image, the weights of
         // all groups, the bias where there is one, and the rows' pixels inside their windows, and that scratch is
         // large enough.
-        unsafe { multiply::<V, _, _, _>(&product, rows, call.scratch(0)) };
+        unsafe {
+            if inputs == 1 {
+                // What a tap sees of one channel lies side by side.
+                let left = Seen { window, spatial: s, channels };
+                let product = Product { left, right, output, columns: outputs, depth: filter, finish };
+                multiply::<V, true, _, _, _>(&product, rows, call.scratch(0));
+            } else {
+                let left = Gathered { window, spatial: s, taps: Taps::Under, channels };
+                let product = Product { left, right, output, columns: outputs, depth: filter, finish };
+                multiply::<V, false, _, _, _>(&product, rows, call.scratch(0));
+            }
+        }
     }
 }
 
@@ -108,7 +109,7 @@ unsafe fn run_input<V: Vector>(call: &Call<'_>) {
                 outputs,
                 filter,
             },
-            output: Pixels { window: call.output(0), image: &s.input, channel: group.wrapping_mul(inputs) },
+            output: Pixels::new(call.output(0), &s.input, group.wrapping_mul(inputs)),
             columns,
             depth,
             finish: Finish::NONE,
@@ -116,7 +117,7 @@ unsafe fn run_input<V: Vector>(call: &Call<'_>) {
         // SAFETY: `check_input` proved that the results of the windows over the rows' pixels lie inside the
         // gradient, the weights of all groups and the rows' pixels inside their windows, and that scratch is large
         // enough.
-        unsafe { multiply::<V, _, _, _>(&product, rows, call.scratch(0)) };
+        unsafe { multiply::<V, false, _, _, _>(&product, rows, call.scratch(0)) };
     }
 }
 
@@ -127,18 +128,24 @@ fn weight_sizes(p: &Conv2dGradParameters) -> (usize, usize) {
     (times(p.taps(), inputs as u64), times(pixels, p.images as u64))
 }
 
+/// Columns and depth that scratch is needed for: either side of the product may be packed as the right one.
+fn weight_scratch(p: &Conv2dGradParameters) -> (usize, usize) {
+    let (columns, depth) = weight_sizes(p);
+    (columns.max(p.per_group().1 as usize), depth)
+}
+
 fn check_weight(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dGradParameters>() else { return false };
-    let (columns, depth) = weight_sizes(p);
+    let (columns, depth) = weight_scratch(p);
     conv2d_grad::check_weight(call) && scratch_bytes(columns, depth) <= call.scratch(0).len
 }
 
-/// The gradient's pixels, a line for each output channel.
+/// The gradient's pixels where they are not evenly apart, a line for each output channel.
 struct Channels<'a> {
     pixels: Pixels<'a>,
 }
 
-impl crate::product::Lines for Channels<'_> {
+impl Lines for Channels<'_> {
     #[inline(always)]
     unsafe fn pack<V: Vector>(
         &self,
@@ -147,7 +154,6 @@ impl crate::product::Lines for Channels<'_> {
         to: *mut f32,
         pitch: usize,
     ) {
-        use crate::product::Outputs;
         for i in 0..n {
             let pixel = self.pixels.row(from.wrapping_add(i)).wrapping_add(first);
             let to = to.wrapping_add(i);
@@ -159,13 +165,34 @@ impl crate::product::Lines for Channels<'_> {
     }
 }
 
+/// The weights of a group's output channels as an output whose rows are taps and input channels, and whose columns
+/// are output channels.
+struct Across {
+    start: *mut f32,
+    /// From one output channel to the next.
+    filter: usize,
+}
+
+impl Outputs for Across {
+    #[inline(always)]
+    fn row(&self, row: usize) -> *mut f32 {
+        self.start.wrapping_add(row)
+    }
+
+    #[inline(always)]
+    fn step(&self) -> usize {
+        self.filter
+    }
+}
+
 #[inline(always)]
 unsafe fn run_weight<V: Vector>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dGradParameters>() else { return };
     let s = &p.spatial;
     let (inputs, outputs) = p.per_group();
     let (inputs, outputs) = (inputs as usize, outputs as usize);
-    let (columns, depth) = weight_sizes(p);
+    let (filter, depth) = weight_sizes(p);
+    let scratch = call.scratch(0);
     let end = call.rows.end as usize;
     let mut row = call.rows.begin as usize;
     while row < end {
@@ -173,27 +200,37 @@ unsafe fn run_weight<V: Vector>(call: &Call<'_>) {
         let group = row.checked_div(outputs).unwrap_or(0);
         let first = group.wrapping_mul(outputs);
         let last = first.wrapping_add(outputs).min(end);
-        let product = Product {
-            left: Channels { pixels: Pixels { window: call.input(1), image: &s.output, channel: first } },
-            right: Gathered {
-                window: call.input(0),
-                spatial: s,
-                taps: Taps::Under,
-                channels: (group.wrapping_mul(inputs), inputs),
-            },
-            output: Pitched {
-                start: call.output(0).ptr.cast::<f32>().wrapping_add(first.wrapping_mul(columns)),
-                pitch: columns,
-            },
-            columns,
-            depth,
-            finish: Finish::NONE,
-        };
+        let (begin, count) = (row.wrapping_sub(first), last.wrapping_sub(row));
+        let channels = (group.wrapping_mul(inputs), inputs);
+        let pixels = Pixels::new(call.input(1), &s.output, first);
+        let start = call.output(0).ptr.cast::<f32>().wrapping_add(first.wrapping_mul(filter));
+        let image = Gathered { window: call.input(0), spatial: s, taps: Taps::Under, channels };
+        let output = Pitched { start, pitch: filter };
+        let rows = (begin, begin.wrapping_add(count));
         // SAFETY: `check_weight` proved that all pixels of image and gradient lie inside their windows, and the
-        // filters of the rows' channels inside the output, and that scratch is large enough.
+        // filters of the rows' channels inside the output, and that scratch is large enough for either side.
         unsafe {
-            multiply::<V, _, _, _>(&product, (row.wrapping_sub(first), last.wrapping_sub(first)), call.scratch(0))
-        };
+            match pixels.pitch() {
+                // An image of one channel is packed as it lies where its taps are the rows, and so is the gradient.
+                Some(pitch) if inputs == 1 => {
+                    let left = Seen { window: call.input(0), spatial: s, channels };
+                    let right = Matrix { start: pixels.start().wrapping_add(begin), down: pitch, right: 1 };
+                    let output = Across { start: start.wrapping_add(begin.wrapping_mul(filter)), filter };
+                    let product = Product { left, right, output, columns: count, depth, finish: Finish::NONE };
+                    multiply::<V, false, _, _, _>(&product, (0, filter), scratch);
+                }
+                Some(pitch) => {
+                    let left = Matrix { start: pixels.start(), down: pitch, right: 1 };
+                    let product = Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
+                    multiply::<V, true, _, _, _>(&product, rows, scratch);
+                }
+                None => {
+                    let left = Channels { pixels };
+                    let product = Product { left, right: image, output, columns: filter, depth, finish: Finish::NONE };
+                    multiply::<V, false, _, _, _>(&product, rows, scratch);
+                }
+            }
+        }
         row = last;
     }
 }
@@ -211,9 +248,9 @@ pub(crate) mod host {
     /// Columns below which most of a tile would be idle.
     const FEWEST: usize = 3;
 
-    /// A kernel like a plain one, with scratch for the columns and the depth that `sizes` finds.
+    /// A kernel like a plain one, for the columns that `sizes` finds, with scratch for those and the depth of `scratch`.
     macro_rules! blocked {
-        ($row:ident, $name:literal, $plain:path, $check:ident, $run:ident, $sizes:ident) => {
+        ($row:ident, $name:literal, $plain:path, $check:ident, $run:ident, $sizes:ident, $scratch:ident) => {
             pub(crate) const $row: Kernel = Kernel {
                 number: super::$row.number(),
                 name: $name,
@@ -222,7 +259,7 @@ pub(crate) mod host {
                 directions: &[Direction::Up],
                 applies: |operation| $sizes(operation).is_some_and(|(columns, _)| columns >= FEWEST),
                 prepare: |operation, emit| {
-                    let (columns, depth) = $sizes(operation).ok_or(OpError::TooLarge)?;
+                    let (columns, depth) = $scratch(operation).ok_or(OpError::TooLarge)?;
                     emit.scratch(scratch_bytes(columns, depth) as u64);
                     ($plain.prepare)(operation, emit)
                 },
@@ -233,13 +270,14 @@ pub(crate) mod host {
         };
     }
 
-    blocked!(CONV2D_BLOCKED_F32, "conv2d_blocked_f32", conv2d::host::CONV2D_F32, check, run, forward);
+    blocked!(CONV2D_BLOCKED_F32, "conv2d_blocked_f32", conv2d::host::CONV2D_F32, check, run, forward, forward);
     blocked!(
         CONV2D_INPUT_GRAD_BLOCKED_F32,
         "conv2d_input_grad_blocked_f32",
         conv2d_grad::host::CONV2D_INPUT_GRAD_F32,
         check_input,
         run_input,
+        by_input,
         by_input
     );
     blocked!(
@@ -248,7 +286,8 @@ pub(crate) mod host {
         conv2d_grad::host::CONV2D_WEIGHT_GRAD_F32,
         check_weight,
         run_weight,
-        by_weights
+        by_weights,
+        scratch_by_weights
     );
 
     fn forward(operation: &Operation<'_>) -> Option<(usize, usize)> {
@@ -262,5 +301,9 @@ pub(crate) mod host {
 
     fn by_weights(operation: &Operation<'_>) -> Option<(usize, usize)> {
         conv2d_grad::host::by_weights(operation).map(|p| weight_sizes(&p))
+    }
+
+    fn scratch_by_weights(operation: &Operation<'_>) -> Option<(usize, usize)> {
+        conv2d_grad::host::by_weights(operation).map(|p| weight_scratch(&p))
     }
 }

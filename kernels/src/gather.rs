@@ -4,7 +4,7 @@
 use kiln_core::Window;
 
 use crate::product::{Lines, Outputs, clear, copy};
-use crate::spatial::{Image, Spatial};
+use crate::spatial::{Image, Spatial, ceil_div};
 use crate::vector::Vector;
 
 /// A pixel of a batch that is walked in raster order.
@@ -43,15 +43,39 @@ impl Pixel {
 
 /// The results of windows, one a line, as rows of an output.
 pub(crate) struct Pixels<'a> {
-    pub(crate) window: Window,
-    pub(crate) image: &'a Image,
+    window: Window,
+    image: &'a Image,
     /// The channel that column 0 is.
-    pub(crate) channel: usize,
+    channel: usize,
+    pitch: Option<usize>,
+}
+
+impl<'a> Pixels<'a> {
+    pub(crate) fn new(window: Window, image: &'a Image, channel: usize) -> Pixels<'a> {
+        let row = image.width.checked_mul(image.pixel_pitch);
+        let even = row == Some(image.row_pitch) && image.height.checked_mul(image.row_pitch) == Some(image.image_pitch);
+        Pixels { window, image, channel, pitch: even.then_some((image.pixel_pitch / 4) as usize) }
+    }
+
+    /// Elements from one pixel to the next, if that is the same for all pixels of all images.
+    #[inline(always)]
+    pub(crate) fn pitch(&self) -> Option<usize> {
+        self.pitch
+    }
+
+    /// Its first element.
+    #[inline(always)]
+    pub(crate) fn start(&self) -> *mut f32 {
+        self.window.ptr.cast::<f32>().wrapping_add(self.channel)
+    }
 }
 
 impl Outputs for Pixels<'_> {
     #[inline(always)]
     fn row(&self, row: usize) -> *mut f32 {
+        if let Some(pitch) = self.pitch {
+            return self.start().wrapping_add(row.wrapping_mul(pitch));
+        }
         let Pixel { image, y, x } = Pixel::number(row, self.image);
         self.image.pixel(self.window, image, y, x).cast::<f32>().wrapping_add(self.channel)
     }
@@ -122,6 +146,9 @@ impl Lines for Gathered<'_> {
         // Where a window row's taps follow one another in memory, they are one piece, unless the edge cuts it.
         let whole = (read.pixel_pitch as usize) == depth.wrapping_mul(4);
         let together = self.taps == Taps::Under && whole && s.dilations[1] == 1;
+        // From what one line reads to what the next one does, in bytes.
+        let stride = if self.taps == Taps::Under { s.strides[1] as usize } else { 1 };
+        let step = (read.pixel_pitch as usize).wrapping_mul(stride);
         let start = Pixel::number(first, lines);
         let tap = from.checked_div(depth).unwrap_or(0);
         let mut within = from.wrapping_sub(tap.wrapping_mul(depth));
@@ -139,27 +166,48 @@ impl Lines for Gathered<'_> {
             };
             // The last tap of the piece.
             let ahead = within.wrapping_add(piece).wrapping_sub(1).checked_div(depth).unwrap_or(0) as u32;
+            let (low, high) = self.inside((kx, kx.wrapping_add(ahead)));
             let mut pixel = start;
             let mut to = to.wrapping_add(done);
-            for _ in 0..count {
-                // SAFETY: the caller's promise for what is written; what is read are channels of a pixel inside
-                // the image, or of neighbouring pixels of its row that follow one another.
-                unsafe {
-                    match self.led(0, pixel.y, ky) {
-                        None => clear::<V>(to, piece),
-                        Some(y) => {
-                            let ends = (self.led(1, pixel.x, kx), self.led(1, pixel.x, kx.wrapping_add(ahead)));
-                            if let (Some(x), Some(_)) = ends {
-                                let at = read.pixel(self.window, pixel.image, y, x).cast::<f32>().cast_const();
-                                copy::<V>(at.wrapping_add(channel).wrapping_add(within), to, piece);
-                            } else {
+            let mut left = count;
+            while left > 0 {
+                // The pixels that are left of an image's row.
+                let run = (lines.width.wrapping_sub(pixel.x) as usize).min(left);
+                let end = pixel.x.wrapping_add(run as u32);
+                let y = self.led(0, pixel.y, ky);
+                while pixel.x < end {
+                    let after = to.wrapping_add(pitch);
+                    // SAFETY: the caller's promise for what is written; what is read are channels of a pixel inside
+                    // the image, or of neighbouring pixels of its row that follow one another.
+                    unsafe {
+                        match y {
+                            None => clear::<V>(to, piece),
+                            Some(y) if pixel.x < low || pixel.x >= high => {
                                 self.edge::<V>(pixel, (y, kx), within, to, piece);
+                            }
+                            Some(y) => {
+                                let x = self.led(1, pixel.x, kx).unwrap_or(0);
+                                let mut at = read.pixel(self.window, pixel.image, y, x).cast_const();
+                                let to_channel = channel.wrapping_add(within).wrapping_mul(4);
+                                at = at.wrapping_add(to_channel);
+                                // The pixels of the row of which the whole piece is inside.
+                                let n = high.min(end).wrapping_sub(pixel.x);
+                                for _ in 0..n {
+                                    copy::<V>(at.cast(), to, piece);
+                                    at = at.wrapping_add(step);
+                                    to = to.wrapping_add(pitch);
+                                }
+                                pixel.x = pixel.x.wrapping_add(n);
+                                continue;
                             }
                         }
                     }
+                    pixel.x = pixel.x.wrapping_add(1);
+                    to = after;
                 }
+                left = left.wrapping_sub(run);
+                pixel.x = pixel.x.wrapping_sub(1);
                 pixel.next(lines);
-                to = to.wrapping_add(pitch);
             }
             done = done.wrapping_add(piece);
             within = within.wrapping_add(piece);
@@ -176,6 +224,25 @@ impl Lines for Gathered<'_> {
 }
 
 impl Gathered<'_> {
+    /// The columns of lines from which all of some taps along the width lead inside, one column further each time;
+    /// none where windows over a pixel are further apart.
+    fn inside(&self, (first, last): (u32, u32)) -> (u32, u32) {
+        let s = self.spatial;
+        let (stride, pad) = (s.strides[1], s.pads[1]);
+        // Sums stay within 32 bits: `axis_is_sound`.
+        let reach = [first, last].map(|k| k.wrapping_mul(s.dilations[1]));
+        match self.taps {
+            Taps::Under => (
+                ceil_div(pad.saturating_sub(reach[0]), stride),
+                ceil_div(s.input.width.wrapping_add(pad).saturating_sub(reach[1]), stride),
+            ),
+            Taps::Over if stride == 1 => {
+                (reach[0].saturating_sub(pad), s.output.width.wrapping_add(reach[0]).saturating_sub(pad))
+            }
+            Taps::Over => (0, 0),
+        }
+    }
+
     /// A piece of a line, tap by tap, from channel `within` of tap `kx` on; row `y` is read.
     ///
     /// # Safety
@@ -236,6 +303,78 @@ impl Lines for Weights {
             if output == self.outputs {
                 output = 0;
                 tap = tap.wrapping_add(1);
+            }
+        }
+    }
+}
+
+/// A line for each tap of the kernel and each input channel of a group, in that order: what the windows see there,
+/// window after window; zeros in the padding.
+pub(crate) struct Seen<'a> {
+    pub(crate) window: Window,
+    pub(crate) spatial: &'a Spatial,
+    /// The group's first channel, and how many it has.
+    pub(crate) channels: (usize, usize),
+}
+
+impl Lines for Seen<'_> {
+    #[inline(always)]
+    unsafe fn pack<V: Vector>(
+        &self,
+        (first, count): (usize, usize),
+        (from, n): (usize, usize),
+        to: *mut f32,
+        pitch: usize,
+    ) {
+        let s = self.spatial;
+        let (channel, depth) = self.channels;
+        let step = (s.input.pixel_pitch as usize).wrapping_mul(s.strides[1] as usize);
+        let taps = Gathered { window: self.window, spatial: s, taps: Taps::Under, channels: self.channels };
+        let start = Pixel::number(from, &s.output);
+        for line in 0..count {
+            let number = first.wrapping_add(line);
+            let tap = number.checked_div(depth).unwrap_or(0);
+            let to_channel = channel.wrapping_add(number.wrapping_sub(tap.wrapping_mul(depth))).wrapping_mul(4);
+            let ky = (tap as u32).checked_div(s.kernel[1]).unwrap_or(0);
+            let kx = (tap as u32).wrapping_sub(ky.wrapping_mul(s.kernel[1]));
+            let (low, high) = taps.inside((kx, kx));
+            let mut pixel = start;
+            let mut to = to.wrapping_add(line.wrapping_mul(pitch));
+            let mut left = n;
+            while left > 0 {
+                // The windows that are left of a row: before the image, inside, behind it.
+                let run = (s.output.width.wrapping_sub(pixel.x) as usize).min(left);
+                let end = pixel.x.wrapping_add(run as u32);
+                let (low, high) = (low.clamp(pixel.x, end), high.clamp(pixel.x, end));
+                let inside = high.saturating_sub(low) as usize;
+                let y = taps.led(0, pixel.y, ky).filter(|_| inside > 0);
+                let x = taps.led(1, low, kx);
+                // SAFETY: the caller's promise for what is written; what is read is a channel of pixels inside the
+                // image, `step` apart in its row.
+                unsafe {
+                    match (y, x) {
+                        (Some(y), Some(x)) => {
+                            let before = low.wrapping_sub(pixel.x) as usize;
+                            clear::<V>(to, before);
+                            let to = to.wrapping_add(before);
+                            let mut at = s.input.pixel(self.window, pixel.image, y, x).wrapping_add(to_channel);
+                            if step == 4 {
+                                copy::<V>(at.cast::<f32>().cast_const(), to, inside);
+                            } else {
+                                for i in 0..inside {
+                                    to.wrapping_add(i).write(at.cast::<f32>().read());
+                                    at = at.wrapping_add(step);
+                                }
+                            }
+                            clear::<V>(to.wrapping_add(inside), end.wrapping_sub(high) as usize);
+                        }
+                        _ => clear::<V>(to, run),
+                    }
+                }
+                to = to.wrapping_add(run);
+                left = left.wrapping_sub(run);
+                pixel.x = end.wrapping_sub(1);
+                pixel.next(&s.output);
             }
         }
     }

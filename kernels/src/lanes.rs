@@ -216,7 +216,7 @@ fn floor(a: f32) -> f32 {
 ///
 /// As for [`Arithmetic::apply`].
 #[inline(never)]
-unsafe fn math(code: u8, to: &mut Lanes<f32>, n: usize, [a, b, _]: [*const f32; 3]) {
+pub(crate) unsafe fn math(code: u8, to: &mut Lanes<f32>, n: usize, [a, b, _]: [*const f32; 3]) {
     // SAFETY: the caller's promise.
     unsafe {
         match code {

@@ -36,6 +36,8 @@ pub mod instructions;
 #[cfg(feature = "host")]
 mod lag;
 mod lanes;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod lanes_wide;
 mod log_softmax;
 #[cfg(feature = "host")]
 mod lowering;
@@ -47,6 +49,8 @@ mod matmul_blocked;
 mod movement;
 mod pool2d;
 mod pool2d_grad;
+#[cfg(feature = "host")]
+mod pool2d_wide;
 mod product;
 mod quantize;
 mod random;
@@ -55,13 +59,19 @@ mod reference;
 mod requantize;
 pub mod rows;
 mod softmax;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod softmax_wide;
 mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
 mod transpose;
 mod vector;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod vector_x86_64;
 mod vectors;
+#[cfg(all(feature = "host", target_arch = "x86_64"))]
+mod wide;
 #[cfg(feature = "host")]
 pub mod workload;
 

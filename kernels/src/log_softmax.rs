@@ -53,6 +53,10 @@ pub const LOG_SOFTMAX_S8: Row =
 pub const LOG_SOFTMAX_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(39, 4, 0, check_f32, run_f32) };
+/// The same over the vectors of hosts, with an exponential of its own.
+pub const LOG_SOFTMAX_WIDE_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(102, 4, 0, check_f32, run_f32) };
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<LogSoftmaxS8Parameters>() else { return false };
@@ -156,12 +160,15 @@ unsafe fn run_f32(call: &Call<'_>) {
 /// How planning chooses and prepares the rows.
 #[cfg(feature = "host")]
 pub(crate) mod host {
-    use kiln_core::DType;
+    use kiln_core::{DType, TargetId};
     use kiln_ops::{LOG_SOFTMAX_OUTPUT, LogSoftmax, Op, OpError};
 
     use super::*;
     use crate::lowering;
+    #[cfg(target_arch = "x86_64")]
+    use crate::softmax_wide::log_softmax;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::vector::native;
 
     pub(crate) const LOG_SOFTMAX_S8: Kernel = Kernel {
         number: super::LOG_SOFTMAX_S8.number(),
@@ -214,6 +221,16 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_F32,
         native: None,
+    };
+
+    pub(crate) const LOG_SOFTMAX_WIDE_F32: Kernel = Kernel {
+        number: super::LOG_SOFTMAX_WIDE_F32.number(),
+        name: "log_softmax_wide_f32",
+        row_name: "LOG_SOFTMAX_WIDE_F32",
+        targets: &[TargetId::X86_64_V3],
+        portable: super::LOG_SOFTMAX_WIDE_F32,
+        native: native!(super::LOG_SOFTMAX_WIDE_F32, check_f32, log_softmax, run_f32),
+        ..LOG_SOFTMAX_F32
     };
 
     /// The elements of a vector and the number of vectors.

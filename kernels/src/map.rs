@@ -62,6 +62,10 @@ pub const MAP_I32: Row =
 pub const MAP_MATH_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(42, 4, 0, check::<F32<true>>, run::<F32<true>>) };
+/// The same over the vectors of hosts, with functions of its own.
+pub const MAP_MATH_WIDE_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(103, 4, 0, check::<F32<true>>, run::<F32<true>>) };
 
 /// An instruction's parts.
 #[derive(Clone, Copy)]
@@ -167,6 +171,10 @@ fn check<A: Arithmetic>(call: &Call<'_>) -> bool {
         && parts.prologue.iter().chain(parts.body).all(sound)
         && parts.prologue.iter().all(constant)
 }
+
+/// Registers in memory; on hosts no vector of one lies across lines of the cache.
+#[cfg_attr(feature = "host", repr(align(64)))]
+struct Own<T>([Lanes<T>; REGISTERS]);
 
 /// The registers, and for those that stand for elements of an input where they lie.
 struct Registers<A: Arithmetic> {
@@ -300,14 +308,15 @@ unsafe fn write<A: Arithmetic>(output: Window, narrow: bool, from: *const A::Ele
     }
 }
 
+#[inline(always)]
 unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
     let Some(p) = call.parameters::<MapParameters>() else { return };
     let Some(parts) = p.parts() else { return };
     let Some(&last) = parts.body.last() else { return };
     let (prologue, body, result) = (parts.prologue, parts.body, decode(last).to);
     let machine = Machine::<A> { call, bools: p.bools, parts, arithmetic: PhantomData };
-    let mut own = [[A::ZERO; LANES]; REGISTERS];
-    let mut registers = Registers::<A> { own: own.as_mut_ptr(), at: [None; REGISTERS] };
+    let mut own = Own([[A::ZERO; LANES]; REGISTERS]);
+    let mut registers = Registers::<A> { own: own.0.as_mut_ptr(), at: [None; REGISTERS] };
     // SAFETY: `check` saw that the prologue reads immediates and single elements.
     unsafe { machine.step(&mut registers, prologue, 0, LANES) };
     let row = p.blocks.row_length as usize;
@@ -328,17 +337,18 @@ unsafe fn run<A: Arithmetic>(call: &Call<'_>) {
 #[cfg(feature = "host")]
 pub(crate) mod host {
     use kiln_core::zerocopy::IntoBytes;
-    use kiln_core::{DType, MAX_RANK};
+    use kiln_core::{DType, MAX_RANK, TargetId};
     use kiln_ops::{MAX_INPUTS, Op, OpError};
 
     use super::*;
     use crate::map_program::{Code, compile};
     use crate::table::{Direction, Kernel, Operand, Operation};
+    use crate::vector::native;
     use crate::{blocks, lowering};
 
     /// The kernel of a row.
     macro_rules! map {
-        ($row:ident, $name:literal, $arithmetic:ty, $dtype:ident) => {
+        ($row:ident, $name:literal, $arithmetic:ty, $dtype:ident, $native:expr) => {
             pub(crate) const $row: Kernel = Kernel {
                 number: super::$row.number(),
                 name: $name,
@@ -357,14 +367,38 @@ pub(crate) mod host {
                     parameters::<$arithmetic>(operation, DType::$dtype).and_then(|_| lag(operation, input))
                 },
                 portable: super::$row,
-                native: None,
+                native: $native,
             };
         };
     }
 
-    map!(MAP_F32, "map_f32", F32<false>, F32);
-    map!(MAP_I32, "map_i32", I32, I32);
-    map!(MAP_MATH_F32, "map_math_f32", F32<true>, F32);
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn wide<V: crate::wide::Wide>(call: &Call<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<crate::lanes_wide::WideF32<V, false>>(call) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn wide_math<V: crate::wide::Wide>(call: &Call<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<crate::lanes_wide::WideF32<V, true>>(call) }
+    }
+
+    map!(MAP_F32, "map_f32", F32<false>, F32, native!(super::MAP_F32, check::<F32<false>>, wide, run::<F32<false>>));
+    map!(MAP_I32, "map_i32", I32, I32, None);
+    map!(MAP_MATH_F32, "map_math_f32", F32<true>, F32, None);
+
+    pub(crate) const MAP_MATH_WIDE_F32: Kernel = Kernel {
+        number: super::MAP_MATH_WIDE_F32.number(),
+        name: "map_math_wide_f32",
+        row_name: "MAP_MATH_WIDE_F32",
+        targets: &[TargetId::X86_64_V3],
+        portable: super::MAP_MATH_WIDE_F32,
+        native: native!(super::MAP_MATH_WIDE_F32, check::<F32<true>>, wide_math, run::<F32<true>>),
+        ..MAP_MATH_F32
+    };
 
     /// Parameters as they grow.
     struct Parameters {

@@ -37,19 +37,26 @@ unsafe fn run<V: Vector>(call: &Call<'_>) {
         let start = |window: kiln_core::Window, elements: usize| {
             window.ptr.cast::<f32>().wrapping_add(batch.wrapping_mul(elements))
         };
+        let left = start(call.input(0), m.wrapping_mul(k));
         let product = Product {
-            left: Matrix::dense(start(call.input(0), m.wrapping_mul(k)), m, k, p.transpose_a != 0),
+            // Transposed, it lies across.
+            left: if p.transpose_a != 0 { Matrix::dense(left, k, m, false) } else { Matrix::dense(left, m, k, false) },
             right: Matrix::dense(start(call.input(1), k.wrapping_mul(n)), k, n, p.transpose_b != 0),
             output: Pitched { start: start(call.output(0), m.wrapping_mul(n)), pitch: n },
             columns: n,
             depth: k,
             finish: Finish::NONE,
         };
+        let rows = (row.wrapping_sub(first), last.wrapping_sub(first));
         // SAFETY: `check` proved that all batches of all matrices lie inside their windows, and that scratch is
         // large enough.
         unsafe {
-            multiply::<V, _, _, _>(&product, (row.wrapping_sub(first), last.wrapping_sub(first)), call.scratch(0))
-        };
+            if p.transpose_a != 0 {
+                multiply::<V, true, _, _, _>(&product, rows, call.scratch(0));
+            } else {
+                multiply::<V, false, _, _, _>(&product, rows, call.scratch(0));
+            }
+        }
         row = last;
     }
 }
@@ -77,7 +84,9 @@ unsafe fn run_connected<V: Vector>(call: &Call<'_>) {
     };
     // SAFETY: `check_connected` proved that the vectors, the weights, the bias where there is one, and scratch have
     // these elements.
-    unsafe { multiply::<V, _, _, _>(&product, (call.rows.begin as usize, call.rows.end as usize), call.scratch(0)) };
+    unsafe {
+        multiply::<V, false, _, _, _>(&product, (call.rows.begin as usize, call.rows.end as usize), call.scratch(0))
+    };
 }
 
 /// How planning chooses and prepares the rows.

@@ -172,12 +172,14 @@ pub(crate) mod host {
     use kiln_ops::{Activation, Op, OpError, PoolKind};
 
     use super::*;
+    use crate::pool2d_wide::max;
     use crate::table::{Direction, Emit, Kernel, Operation};
+    use crate::vector::native;
     use crate::{lag, lowering};
 
     /// The kernel of a row.
     macro_rules! pool {
-        ($row:ident, $name:literal, $kind:ident, $dtype:ident) => {
+        ($row:ident, $name:literal, $kind:ident, $dtype:ident, $native:expr) => {
             pub(crate) const $row: Kernel = Kernel {
                 number: super::$row.number(),
                 name: $name,
@@ -193,15 +195,15 @@ pub(crate) mod host {
                     Some(lag::windows(&p.spatial, images, [channels, 1, 1], DType::$dtype.bits() / 8, direction))
                 },
                 portable: super::$row,
-                native: None,
+                native: $native,
             };
         };
     }
 
-    pool!(AVERAGE_POOL_S8, "average_pool_s8", Average, I8);
-    pool!(MAX_POOL_S8, "max_pool_s8", Max, I8);
-    pool!(AVERAGE_POOL_F32, "average_pool_f32", Average, F32);
-    pool!(MAX_POOL_F32, "max_pool_f32", Max, F32);
+    pool!(AVERAGE_POOL_S8, "average_pool_s8", Average, I8, None);
+    pool!(MAX_POOL_S8, "max_pool_s8", Max, I8, None);
+    pool!(AVERAGE_POOL_F32, "average_pool_f32", Average, F32, None);
+    pool!(MAX_POOL_F32, "max_pool_f32", Max, F32, native!(super::MAX_POOL_F32, check::<MaxF32>, max));
 
     fn parameters(operation: &Operation<'_>, kind: PoolKind, dtype: DType) -> Option<PoolParameters> {
         let Op::Pool2d(op) = operation.op else { return None };

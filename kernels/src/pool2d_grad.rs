@@ -137,7 +137,7 @@ unsafe fn largest(first: *const u8, rows: u32, columns: u32, (down, right): (usi
     place
 }
 
-unsafe fn run_max(call: &Call<'_>) {
+pub(crate) unsafe fn run_max(call: &Call<'_>) {
     let Some(p) = call.parameters::<PoolGradParameters>() else { return };
     let s = &p.spatial;
     let channels = s.input.channels as usize;
@@ -263,12 +263,14 @@ pub(crate) mod host {
     use kiln_ops::{Op, Pool2d};
 
     use super::*;
+    use crate::pool2d_wide::max_grad;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::vector::native;
     use crate::{lag, lowering};
 
     /// The kernel of a row over so many inputs.
     macro_rules! pool {
-        ($row:ident, $name:literal, $inputs:literal, $directions:expr, $parameters:ident, $lag:expr) => {
+        ($row:ident, $name:literal, $inputs:literal, $directions:expr, $parameters:ident, $lag:expr, $native:expr) => {
             pub(crate) const $row: Kernel = Kernel {
                 number: super::$row.number(),
                 name: $name,
@@ -285,14 +287,22 @@ pub(crate) mod host {
                 },
                 lag: $lag,
                 portable: super::$row,
-                native: None,
+                native: $native,
             };
         };
     }
 
     // What a row of a gradient reads reaches across several rows either way.
-    pool!(AVERAGE_POOL_GRAD_F32, "average_pool_grad_f32", 1, &[Direction::Up], average, |_, _, _| None);
-    pool!(MAX_POOL_GRAD_F32, "max_pool_grad_f32", 2, &[Direction::Up], max, |_, _, _| None);
+    pool!(AVERAGE_POOL_GRAD_F32, "average_pool_grad_f32", 1, &[Direction::Up], average, |_, _, _| None, None);
+    pool!(
+        MAX_POOL_GRAD_F32,
+        "max_pool_grad_f32",
+        2,
+        &[Direction::Up],
+        max,
+        |_, _, _| None,
+        native!(super::MAX_POOL_GRAD_F32, check_max, max_grad)
+    );
     pool!(
         MAX_POOL_PICK_F32,
         "max_pool_pick_f32",
@@ -302,7 +312,8 @@ pub(crate) mod host {
         |operation, input, direction| {
             let p = pick(operation).filter(|_| input < 2)?;
             Some(lag::windows(&p.spatial, p.images, [p.spatial.output.channels, 1, 1], 4, direction))
-        }
+        },
+        None
     );
 
     fn parameters(

@@ -20,15 +20,21 @@ pub(crate) const DEPTH: usize = 256;
 const COLUMNS: usize = 1024;
 /// How many panels of the left matrix are packed at a time.
 const PANELS: usize = 12;
+/// The same where all columns fit one panel of the right matrix, so that each is read once: they stay in the first
+/// cache.
+const FEW_PANELS: usize = 3;
 /// Rows of the tallest tile.
 const TALLEST: usize = 12;
 /// Columns of the widest tile.
 const WIDEST: usize = 32;
+/// Rows that are packed of the left matrix at most.
+const LEFT: usize = PANELS * TALLEST;
 /// Bytes that scratch is aligned to.
 const LINE: usize = 64;
 
-/// One side of a product: lines of elements, packed a block at a time. Lines of the left side are its rows, lines
-/// of the right side its rows too, so an element of a line is a column.
+/// One side of a product: lines of elements, packed a block at a time. Lines of the right side are its rows, so an
+/// element of a line is a column. Lines of the left side are its rows too; or, where it lies across (`ACROSS`), its
+/// columns, so that an element of a line is a row.
 pub(crate) trait Lines {
     /// Copies elements `from..from + n` of the `count` lines from `first` on; a line's go to `pitch` elements beyond
     /// the one before.
@@ -37,6 +43,11 @@ pub(crate) trait Lines {
     ///
     /// The lines have these elements; `to` can be written as far as that takes.
     unsafe fn pack<V: Vector>(&self, lines: (usize, usize), elements: (usize, usize), to: *mut f32, pitch: usize);
+
+    /// How many lines of the right side are best packed together across all of a block's columns.
+    fn together(&self) -> usize {
+        DEPTH
+    }
 }
 
 /// A matrix in memory: elements from one line to the next, and from one element of it to the next.
@@ -70,11 +81,8 @@ pub(crate) unsafe fn copy<V: Vector>(mut from: *const f32, mut to: *mut f32, mut
             to = to.wrapping_add(V::LANES);
             n = n.wrapping_sub(V::LANES);
         }
-        while n > 0 {
-            to.write(from.read());
-            from = from.wrapping_add(1);
-            to = to.wrapping_add(1);
-            n = n.wrapping_sub(1);
+        if n > 0 {
+            V::load_part(from, n).store_part(to, n);
         }
     }
 }
@@ -93,10 +101,8 @@ pub(crate) unsafe fn clear<V: Vector>(mut to: *mut f32, mut n: usize) {
             to = to.wrapping_add(V::LANES);
             n = n.wrapping_sub(V::LANES);
         }
-        while n > 0 {
-            to.write(0.0);
-            to = to.wrapping_add(1);
-            n = n.wrapping_sub(1);
+        if n > 0 {
+            V::zero().store_part(to, n);
         }
     }
 }
@@ -138,12 +144,23 @@ impl Lines for Matrix {
             }
         }
     }
+
+    /// Lines without gaps are read as the few streams that a CPU follows.
+    #[inline(always)]
+    fn together(&self) -> usize {
+        if self.right == 1 { 8 } else { DEPTH }
+    }
 }
 
 /// Where the output's rows begin.
 pub(crate) trait Outputs {
     /// The first element of a row.
     fn row(&self, row: usize) -> *mut f32;
+
+    /// Elements from one column to the next.
+    fn step(&self) -> usize {
+        1
+    }
 }
 
 /// Rows at a pitch, in elements.
@@ -190,7 +207,7 @@ fn right_elements(columns: usize, depth: usize) -> usize {
 
 /// Bytes of scratch that [`multiply`] needs.
 pub(crate) fn scratch_bytes(columns: usize, depth: usize) -> usize {
-    let left = PANELS * TALLEST * DEPTH;
+    let left = LEFT * DEPTH;
     // At most 1024 columns by 256: far from wrapping.
     left.wrapping_add(right_elements(columns, depth)).wrapping_mul(4).wrapping_add(LINE)
 }
@@ -207,91 +224,141 @@ pub(crate) struct Product<L, R, O> {
     pub(crate) finish: Finish,
 }
 
-/// The sums of a tile over `depth` elements: rows of the left panel at `a`, [`DEPTH`] apart; the right panel at `b`.
-/// Where `NARROW`, its second vectors are left out.
-///
-/// # Safety
-///
-/// Both panels have `depth` elements for each row and column of a tile; the CPU has these vectors.
-#[inline(always)]
-unsafe fn sums<V: Vector, const ROWS: usize, const NARROW: bool>(
-    mut a: *const f32,
-    mut b: *const f32,
-    depth: usize,
-) -> [[V; 2]; ROWS] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut sums = [[V::zero(); 2]; ROWS];
-        for _ in 0..depth {
-            let right = [V::load(b), if NARROW { V::zero() } else { V::load(b.wrapping_add(V::LANES)) }];
-            for (row, [low, high]) in sums.iter_mut().enumerate() {
-                let left = V::splat(a.wrapping_add(row.wrapping_mul(DEPTH)).read());
-                *low = low.multiply_add(left, right[0]);
-                if !NARROW {
-                    *high = high.multiply_add(left, right[1]);
-                }
-            }
-            a = a.wrapping_add(1);
-            b = b.wrapping_add(V::LANES.wrapping_mul(2));
-        }
-        sums
-    }
-}
-
 /// A tile's place in the output.
 struct Place<'a> {
     /// Its rows' first columns.
     rows: &'a [*mut f32],
     column: usize,
     columns: usize,
+    /// From one column to the next.
+    step: usize,
     /// Whether it is the first part of its sums, and the last.
     first: bool,
     last: bool,
 }
 
-/// Adds sums to the output, or sets them, and finishes them where they are the last.
+/// From this depth on the output's lines are asked for before the sums are made.
+const PREFETCHED: usize = 32;
+
+/// Sums a tile over `depth` elements and brings it to the output: rows of the left panel at `a`, [`DEPTH`] apart, or
+/// where `ACROSS` its columns, [`LEFT`] apart; the right panel at `b`. Where `NARROW`, its second vectors are left out.
 ///
 /// # Safety
 ///
-/// The rows can be written from `column` on, `columns` elements, at most a tile's; the bias has these columns.
+/// Both panels have `depth` elements for each row and column of a tile; the rows can be written from the place's
+/// column on, as many columns as it has, at most a tile's; the bias has these columns. The CPU has these vectors.
 #[inline(always)]
-unsafe fn write<V: Vector, const ROWS: usize>(sums: [[V; 2]; ROWS], place: &Place<'_>, finish: &Finish) {
-    let whole = place.columns == V::LANES.wrapping_mul(2);
-    let mut edge = [0f32; WIDEST];
-    // SAFETY: the caller's promise. The edge is as wide as the widest tile.
+unsafe fn tile<V: Vector, const ROWS: usize, const ACROSS: bool, const NARROW: bool>(
+    mut a: *const f32,
+    mut b: *const f32,
+    depth: usize,
+    place: &Place<'_>,
+    finish: &Finish,
+) {
+    if depth >= PREFETCHED {
+        for row in place.rows {
+            V::prefetch(row.wrapping_add(place.column));
+            if !NARROW {
+                V::prefetch(row.wrapping_add(place.column).wrapping_add(V::LANES));
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
     unsafe {
+        let mut sums = [[V::zero(); 2]; ROWS];
+        for _ in 0..depth {
+            let right = [V::load(b), if NARROW { V::zero() } else { V::load(b.wrapping_add(V::LANES)) }];
+            for (row, [low, high]) in sums.iter_mut().enumerate() {
+                let left = V::splat(a.wrapping_add(row.wrapping_mul(if ACROSS { 1 } else { DEPTH })).read());
+                *low = low.multiply_add(left, right[0]);
+                if !NARROW {
+                    *high = high.multiply_add(left, right[1]);
+                }
+            }
+            a = a.wrapping_add(if ACROSS { LEFT } else { 1 });
+            b = b.wrapping_add(V::LANES.wrapping_mul(2));
+        }
+        let width = if NARROW { V::LANES } else { V::LANES.wrapping_mul(2) };
+        if place.step != 1 {
+            // A copy, so that the sums themselves need no address.
+            let mut lines = [[0f32; WIDEST]; ROWS];
+            for (line, [low, high]) in lines.iter_mut().zip(sums) {
+                low.store(line.as_mut_ptr());
+                high.store(line.as_mut_ptr().wrapping_add(V::LANES));
+            }
+            scatter(&lines, place, finish);
+        } else if place.columns == width {
+            write::<V, ROWS, NARROW, true>(sums, place, finish);
+        } else {
+            write::<V, ROWS, NARROW, false>(sums, place, finish);
+        }
+    }
+}
+
+/// Adds sums to the output, or sets them, and finishes them where they are the last. Where `WHOLE`, all columns are
+/// used. Loops have constant bounds, so that sums stay in registers.
+///
+/// # Safety
+///
+/// As for [`tile`].
+#[inline(always)]
+unsafe fn write<V: Vector, const ROWS: usize, const NARROW: bool, const WHOLE: bool>(
+    sums: [[V; 2]; ROWS],
+    place: &Place<'_>,
+    finish: &Finish,
+) {
+    let counts = [place.columns.min(V::LANES), place.columns.saturating_sub(V::LANES)];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let load = |at: *const f32, n: usize| if WHOLE { V::load(at) } else { V::load_part(at, n) };
         let mut bias = [V::zero(); 2];
         if place.last && !finish.bias.is_null() {
-            let mut from = finish.bias.wrapping_add(place.column);
-            if !whole {
-                copy::<V>(from, edge.as_mut_ptr(), place.columns);
-                from = edge.as_ptr();
+            for (half, (bias, n)) in bias.iter_mut().zip(counts).enumerate().take(if NARROW { 1 } else { 2 }) {
+                *bias = load(finish.bias.wrapping_add(place.column).wrapping_add(half.wrapping_mul(V::LANES)), n);
             }
-            bias = [V::load(from), V::load(from.wrapping_add(V::LANES))];
         }
-        let bounds = [V::splat(finish.low), V::splat(finish.high)];
-        for (sums, &row) in sums.iter().zip(place.rows) {
+        let (low, high) = (V::splat(finish.low), V::splat(finish.high));
+        for (i, sums) in sums.iter().enumerate() {
+            let Some(&row) = place.rows.get(i) else { break };
             let row = row.wrapping_add(place.column);
-            let mut at = row;
-            if !whole {
+            for half in 0..if NARROW { 1 } else { 2 } {
+                let (at, n) = (row.wrapping_add(half * V::LANES), counts[half]);
+                let mut value = sums[half];
                 if !place.first {
-                    copy::<V>(row, edge.as_mut_ptr(), place.columns);
-                }
-                at = edge.as_mut_ptr();
-            }
-            for (half, (&sum, &bias)) in sums.iter().zip(&bias).enumerate() {
-                let at = at.wrapping_add(half.wrapping_mul(V::LANES));
-                let mut value = sum;
-                if !place.first {
-                    value = V::load(at).plus(value);
+                    value = load(at, n).plus(value);
                 }
                 if place.last {
-                    value = value.plus(bias).clamp(bounds[0], bounds[1]);
+                    value = value.plus(bias[half]).clamp(low, high);
                 }
-                value.store(at);
+                if WHOLE {
+                    value.store(at);
+                } else {
+                    value.store_part(at, n);
+                }
             }
-            if !whole {
-                copy::<V>(edge.as_ptr(), row, place.columns);
+        }
+    }
+}
+
+/// The same where columns do not follow one another: element by element, by the same arithmetic.
+///
+/// # Safety
+///
+/// As for [`tile`].
+#[inline(never)]
+unsafe fn scatter(lines: &[[f32; WIDEST]], place: &Place<'_>, finish: &Finish) {
+    for (&row, line) in place.rows.iter().zip(lines) {
+        for (i, &sum) in line.iter().enumerate().take(place.columns) {
+            let column = place.column.wrapping_add(i);
+            let at = row.wrapping_add(column.wrapping_mul(place.step));
+            // SAFETY: the caller's promise.
+            unsafe {
+                let mut value = if place.first { sum } else { at.read() + sum };
+                if place.last {
+                    let bias = if finish.bias.is_null() { 0.0 } else { finish.bias.wrapping_add(column).read() };
+                    value = crate::arithmetic::clamp(value + bias, finish.low, finish.high);
+                }
+                at.write(value);
             }
         }
     }
@@ -304,7 +371,7 @@ unsafe fn write<V: Vector, const ROWS: usize>(sums: [[V; 2]; ROWS], place: &Plac
 /// The left side has the rows, the right side `depth` lines of `columns` elements, the output `columns` elements of
 /// each row, and it overlaps neither. Scratch holds [`scratch_bytes`]. The CPU has these vectors.
 #[inline(always)]
-pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
+pub(crate) unsafe fn multiply<V: Vector, const ACROSS: bool, L: Lines, R: Lines, O: Outputs>(
     product: &Product<L, R, O>,
     (begin, end): (usize, usize),
     scratch: Window,
@@ -313,9 +380,9 @@ pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
     // SAFETY: the caller's promise.
     unsafe {
         match V::ROWS {
-            12 => blocks::<V, 12, L, R, O>(product, (begin, end), scratch),
-            6 => blocks::<V, 6, L, R, O>(product, (begin, end), scratch),
-            _ => blocks::<V, 4, L, R, O>(product, (begin, end), scratch),
+            12 => blocks::<V, 12, ACROSS, L, R, O>(product, (begin, end), scratch),
+            6 => blocks::<V, 6, ACROSS, L, R, O>(product, (begin, end), scratch),
+            _ => blocks::<V, 4, ACROSS, L, R, O>(product, (begin, end), scratch),
         }
     }
 }
@@ -326,7 +393,7 @@ pub(crate) unsafe fn multiply<V: Vector, L: Lines, R: Lines, O: Outputs>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
+unsafe fn blocks<V: Vector, const ROWS: usize, const ACROSS: bool, L: Lines, R: Lines, O: Outputs>(
     product: &Product<L, R, O>,
     (begin, end): (usize, usize),
     scratch: Window,
@@ -334,8 +401,9 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
     let width = V::LANES.wrapping_mul(2);
     let skipped = scratch.ptr.addr().wrapping_neg() & (LINE - 1);
     let left: *mut f32 = scratch.ptr.wrapping_add(skipped).cast();
-    let right = left.wrapping_add(PANELS * TALLEST * DEPTH);
-    let mut rows = [core::ptr::null_mut::<f32>(); PANELS * TALLEST];
+    let right = left.wrapping_add(LEFT * DEPTH);
+    let mut rows = [core::ptr::null_mut::<f32>(); LEFT];
+    let panels = if product.columns <= width && !ACROSS { FEW_PANELS } else { PANELS };
     let mut column = 0usize;
     while column < product.columns {
         let columns = COLUMNS.min(product.columns.wrapping_sub(column));
@@ -343,39 +411,53 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
         while from < product.depth {
             let depth = DEPTH.min(product.depth.wrapping_sub(from));
             let panel = width.wrapping_mul(depth);
-            let mut at = 0usize;
-            let mut to = right;
-            while at < columns {
-                let n = width.min(columns.wrapping_sub(at));
-                // SAFETY: the caller's promise; scratch has room for all panels, of `width` columns each.
-                unsafe {
-                    product.right.pack::<V>((from, depth), (column.wrapping_add(at), n), to, width);
-                    // Columns that only fill up the last vector.
-                    let used = if n <= V::LANES { V::LANES } else { width };
-                    if n < used {
-                        for line in 0..depth {
-                            let rest = to.wrapping_add(line.wrapping_mul(width)).wrapping_add(n);
-                            clear::<V>(rest, used.wrapping_sub(n));
+            let together = product.right.together();
+            let mut line = 0usize;
+            while line < depth {
+                let lines = together.min(depth.wrapping_sub(line));
+                let (mut at, mut to) = (0usize, right.wrapping_add(line.wrapping_mul(width)));
+                while at < columns {
+                    let n = width.min(columns.wrapping_sub(at));
+                    // SAFETY: the caller's promise; scratch has room for all panels, of `width` columns each.
+                    unsafe {
+                        let place = (column.wrapping_add(at), n);
+                        product.right.pack::<V>((from.wrapping_add(line), lines), place, to, width);
+                        // Columns that only fill up the last vector.
+                        let used = if n <= V::LANES { V::LANES } else { width };
+                        if n < used {
+                            for line in 0..lines {
+                                let rest = to.wrapping_add(line.wrapping_mul(width)).wrapping_add(n);
+                                clear::<V>(rest, used.wrapping_sub(n));
+                            }
                         }
                     }
+                    at = at.wrapping_add(width);
+                    to = to.wrapping_add(panel);
                 }
-                at = at.wrapping_add(width);
-                to = to.wrapping_add(panel);
+                line = line.wrapping_add(lines);
             }
             let mut row = begin;
             while row < end {
-                let count = ROWS.wrapping_mul(PANELS).min(end.wrapping_sub(row));
+                let count = ROWS.wrapping_mul(panels).min(end.wrapping_sub(row));
                 for (i, start) in rows.iter_mut().enumerate().take(count) {
                     *start = product.output.row(row.wrapping_add(i));
                 }
                 // SAFETY: the caller's promise; scratch has room for the rows, `DEPTH` elements each.
                 unsafe {
-                    product.left.pack::<V>((row, count), (from, depth), left, DEPTH);
-                    // Rows that only fill up the last tile.
-                    let mut spare = count;
-                    while spare.checked_rem(ROWS) != Some(0) {
-                        clear::<V>(left.wrapping_add(spare.wrapping_mul(DEPTH)), depth);
-                        spare = spare.wrapping_add(1);
+                    // Rows that only fill up the last tile are zeros.
+                    let spare = count.next_multiple_of(ROWS).wrapping_sub(count);
+                    if ACROSS {
+                        product.left.pack::<V>((from, depth), (row, count), left, LEFT);
+                        if spare > 0 {
+                            for line in 0..depth {
+                                clear::<V>(left.wrapping_add(line.wrapping_mul(LEFT)).wrapping_add(count), spare);
+                            }
+                        }
+                    } else {
+                        product.left.pack::<V>((row, count), (from, depth), left, DEPTH);
+                        for row in count..count.wrapping_add(spare) {
+                            clear::<V>(left.wrapping_add(row.wrapping_mul(DEPTH)), depth);
+                        }
                     }
                 }
                 let mut at = 0usize;
@@ -383,15 +465,23 @@ unsafe fn blocks<V: Vector, const ROWS: usize, L: Lines, R: Lines, O: Outputs>(
                 while at < columns {
                     let n = width.min(columns.wrapping_sub(at));
                     for (number, rows) in rows.get(..count).unwrap_or(&[]).chunks(ROWS).enumerate() {
-                        let a = left.wrapping_add(number.wrapping_mul(ROWS.wrapping_mul(DEPTH)));
+                        let a =
+                            left.wrapping_add(number.wrapping_mul(ROWS.wrapping_mul(if ACROSS { 1 } else { DEPTH })));
                         let last = from.wrapping_add(depth) == product.depth;
-                        let place = Place { rows, column: column.wrapping_add(at), columns: n, first: from == 0, last };
+                        let place = Place {
+                            rows,
+                            column: column.wrapping_add(at),
+                            columns: n,
+                            step: product.output.step(),
+                            first: from == 0,
+                            last,
+                        };
                         // SAFETY: the panels were packed above; the rest is the caller's promise.
                         unsafe {
                             if n <= V::LANES {
-                                write::<V, ROWS>(sums::<V, ROWS, true>(a, b, depth), &place, &product.finish);
+                                tile::<V, ROWS, ACROSS, true>(a, b, depth, &place, &product.finish);
                             } else {
-                                write::<V, ROWS>(sums::<V, ROWS, false>(a, b, depth), &place, &product.finish);
+                                tile::<V, ROWS, ACROSS, false>(a, b, depth, &place, &product.finish);
                             }
                         }
                     }

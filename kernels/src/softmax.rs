@@ -50,6 +50,10 @@ pub const SOFTMAX_S8: Row =
 pub const SOFTMAX_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(38, 4, 0, check_f32, run_f32) };
+/// The same over the vectors of hosts, with an exponential of its own.
+pub const SOFTMAX_WIDE_F32: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(101, 4, 0, check_f32, run_f32) };
 
 fn check_s8(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return false };
@@ -193,12 +197,15 @@ unsafe fn run_f32(call: &Call<'_>) {
 /// How planning chooses and prepares the rows.
 #[cfg(feature = "host")]
 pub(crate) mod host {
-    use kiln_core::DType;
+    use kiln_core::{DType, TargetId};
     use kiln_ops::{Op, OpError, Softmax};
 
     use super::*;
     use crate::lowering;
+    #[cfg(target_arch = "x86_64")]
+    use crate::softmax_wide::softmax;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::vector::native;
 
     pub(crate) const SOFTMAX_S8: Kernel = Kernel {
         number: super::SOFTMAX_S8.number(),
@@ -250,6 +257,16 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_F32,
         native: None,
+    };
+
+    pub(crate) const SOFTMAX_WIDE_F32: Kernel = Kernel {
+        number: super::SOFTMAX_WIDE_F32.number(),
+        name: "softmax_wide_f32",
+        row_name: "SOFTMAX_WIDE_F32",
+        targets: &[TargetId::X86_64_V3],
+        portable: super::SOFTMAX_WIDE_F32,
+        native: native!(super::SOFTMAX_WIDE_F32, check_f32, softmax, run_f32),
+        ..SOFTMAX_F32
     };
 
     /// The softmax, the elements of a vector and the number of vectors.

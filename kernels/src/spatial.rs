@@ -97,7 +97,7 @@ pub(crate) struct Pixel {
     pub(crate) columns: Taps,
 }
 
-fn ceil_div(n: u32, d: u32) -> u32 {
+pub(crate) fn ceil_div(n: u32, d: u32) -> u32 {
     let quotient = n.checked_div(d).unwrap_or(0);
     quotient.wrapping_add((quotient.wrapping_mul(d) != n) as u32)
 }

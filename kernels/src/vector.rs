@@ -10,6 +10,8 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Rows of a tile of products whose sums, two vectors a row, stay in registers.
     const ROWS: usize;
+    /// A truth for each lane.
+    type Mask: Copy;
 
     /// Zeros.
     ///
@@ -23,6 +25,12 @@ pub(crate) trait Vector: Copy {
     ///
     /// They can be read.
     unsafe fn load(from: *const f32) -> Self;
+    /// The first `n` elements at `from`, and zeros.
+    ///
+    /// # Safety
+    ///
+    /// These `n` can be read; no other is.
+    unsafe fn load_part(from: *const f32, n: usize) -> Self;
     /// `value` in every lane.
     ///
     /// # Safety
@@ -47,12 +55,41 @@ pub(crate) trait Vector: Copy {
     ///
     /// As for [`Vector::zero`].
     unsafe fn clamp(self, low: Self, high: Self) -> Self;
+    /// Where `self` is larger than `other`; nothing that is not a number is or has.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn above(self, other: Self) -> Self::Mask;
+    /// Where `self` equals `other`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn equal(self, other: Self) -> Self::Mask;
+    /// `then` where `condition` is true, elsewhere `other`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vector::zero`].
+    unsafe fn select(condition: Self::Mask, then: Self, other: Self) -> Self;
     /// Writes the elements to `to`.
     ///
     /// # Safety
     ///
     /// They can be written.
     unsafe fn store(self, to: *mut f32);
+    /// Writes the first `n` elements to `to`.
+    ///
+    /// # Safety
+    ///
+    /// These `n` can be written; no other is.
+    unsafe fn store_part(self, to: *mut f32, n: usize);
+    /// Says that the line of memory at `at` is wanted soon; any address will do.
+    #[inline(always)]
+    fn prefetch(at: *const f32) {
+        let _ = at;
+    }
 }
 
 /// Vectors that any CPU can imitate.
@@ -73,6 +110,7 @@ impl Plain {
 impl Vector for Plain {
     const LANES: usize = 4;
     const ROWS: usize = 4;
+    type Mask = [bool; 4];
 
     #[inline(always)]
     unsafe fn zero() -> Plain {
@@ -83,6 +121,16 @@ impl Vector for Plain {
     unsafe fn load(from: *const f32) -> Plain {
         // SAFETY: the caller's promise.
         Plain(unsafe { from.cast::<[f32; 4]>().read() })
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const f32, n: usize) -> Plain {
+        let mut lanes = [0.0; 4];
+        for (i, lane) in lanes.iter_mut().enumerate().take(n) {
+            // SAFETY: the caller's promise.
+            *lane = unsafe { from.wrapping_add(i).read() };
+        }
+        Plain(lanes)
     }
 
     #[inline(always)]
@@ -107,98 +155,52 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
+    unsafe fn above(self, other: Plain) -> [bool; 4] {
+        let ([a, b, c, d], [p, q, r, s]) = (self.0, other.0);
+        [a > p, b > q, c > r, d > s]
+    }
+
+    #[inline(always)]
+    unsafe fn equal(self, other: Plain) -> [bool; 4] {
+        let ([a, b, c, d], [p, q, r, s]) = (self.0, other.0);
+        [a == p, b == q, c == r, d == s]
+    }
+
+    #[inline(always)]
+    unsafe fn select(condition: [bool; 4], then: Plain, other: Plain) -> Plain {
+        let mut result = other;
+        for ((lane, then), condition) in result.0.iter_mut().zip(then.0).zip(condition) {
+            *lane = if condition { then } else { *lane };
+        }
+        result
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller's promise.
         unsafe { to.cast::<[f32; 4]>().write(self.0) };
     }
-}
 
-/// The vectors of an x86-64 CPU: for each the register, its width, rows of a tile, and the intrinsics.
-#[cfg(all(feature = "host", target_arch = "x86_64"))]
-mod x86_64 {
-    use core::arch::x86_64::*;
-
-    use super::Vector;
-
-    macro_rules! vector {
-        ($(#[$doc:meta])* $name:ident($register:ty) $lanes:literal by $rows:literal;
-         $zero:ident $load:ident $splat:ident $multiply_add:ident $add:ident $min:ident $max:ident $store:ident) => {
-            $(#[$doc])*
-            #[derive(Clone, Copy)]
-            pub(crate) struct $name($register);
-
-            impl Vector for $name {
-                const LANES: usize = $lanes;
-                const ROWS: usize = $rows;
-
-                #[inline(always)]
-                unsafe fn zero() -> $name {
-                    // SAFETY: the caller's promise, here and below, that the CPU has these instructions.
-                    $name(unsafe { $zero() })
-                }
-
-                #[inline(always)]
-                unsafe fn load(from: *const f32) -> $name {
-                    // SAFETY: the caller's promise that the elements can be read; any alignment will do.
-                    $name(unsafe { $load(from) })
-                }
-
-                #[inline(always)]
-                unsafe fn splat(value: f32) -> $name {
-                    // SAFETY: as in `zero`.
-                    $name(unsafe { $splat(value) })
-                }
-
-                #[inline(always)]
-                unsafe fn multiply_add(self, a: $name, b: $name) -> $name {
-                    // SAFETY: as in `zero`.
-                    $name(unsafe { $multiply_add(a.0, b.0, self.0) })
-                }
-
-                #[inline(always)]
-                unsafe fn plus(self, other: $name) -> $name {
-                    // SAFETY: as in `zero`.
-                    $name(unsafe { $add(self.0, other.0) })
-                }
-
-                #[inline(always)]
-                unsafe fn clamp(self, low: $name, high: $name) -> $name {
-                    // Where one operand is not a number, the second one is the result.
-                    // SAFETY: as in `zero`.
-                    $name(unsafe { $min(high.0, $max(low.0, self.0)) })
-                }
-
-                #[inline(always)]
-                unsafe fn store(self, to: *mut f32) {
-                    // SAFETY: the caller's promise that the elements can be written.
-                    unsafe { $store(to, self.0) };
-                }
-            }
-        };
-    }
-
-    vector! {
-        /// AVX2 with FMA: 12 of 16 registers are sums.
-        Avx2(__m256) 8 by 6;
-        _mm256_setzero_ps _mm256_loadu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_add_ps _mm256_min_ps _mm256_max_ps
-        _mm256_storeu_ps
-    }
-    vector! {
-        /// AVX-512: 24 of 32 registers are sums.
-        Avx512(__m512) 16 by 12;
-        _mm512_setzero_ps _mm512_loadu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_add_ps _mm512_min_ps _mm512_max_ps
-        _mm512_storeu_ps
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut f32, n: usize) {
+        for (i, lane) in self.0.into_iter().enumerate().take(n) {
+            // SAFETY: the caller's promise.
+            unsafe { to.wrapping_add(i).write(lane) };
+        }
     }
 }
 
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
-pub(crate) use x86_64::{Avx2, Avx512};
+pub(crate) use crate::vector_x86_64::{Avx2, Avx512};
 
-/// The native row of a portable one: its body over the widest vectors that the CPU at hand has. It runs on every
-/// x86-64 CPU, so a session may list it anywhere.
+/// The native row of a portable one: a body over the widest vectors that the CPU at hand has, or where it has none of
+/// them `plain`. It runs on every x86-64 CPU, so a session may list it anywhere.
 #[cfg(feature = "host")]
 macro_rules! native {
-    ($row:expr, $check:ident, $body:ident) => {{
+    ($row:expr, $check:expr, $body:ident) => {
+        crate::vector::native!($row, $check, $body, $body::<crate::vector::Plain>)
+    };
+    ($row:expr, $check:expr, $body:ident, $plain:expr) => {{
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,fma")]
@@ -217,7 +219,7 @@ macro_rules! native {
                     match crate::vector::Width::found() {
                         crate::vector::Width::Avx512 => avx512(call),
                         crate::vector::Width::Avx2 => avx2(call),
-                        crate::vector::Width::Plain => $body::<crate::vector::Plain>(call),
+                        crate::vector::Width::Plain => $plain(call),
                     }
                 }
             }
@@ -235,6 +237,7 @@ macro_rules! native {
 pub(crate) use native;
 
 /// The widest vectors of an x86-64 CPU.
+#[derive(Clone, Copy)]
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 pub(crate) enum Width {
     /// None of those below.
@@ -247,15 +250,20 @@ pub(crate) enum Width {
 
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 impl Width {
-    /// What the CPU at hand has; it is asked once.
+    /// What the CPU at hand has; it is asked once. `KILN_WIDEST=avx2` or `plain` in the environment makes it less, so
+    /// that all bodies can be tested on one CPU.
     pub(crate) fn found() -> Width {
-        use std::arch::is_x86_feature_detected;
-        if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
-            Width::Plain
-        } else if is_x86_feature_detected!("avx512f") {
-            Width::Avx512
-        } else {
-            Width::Avx2
-        }
+        static FOUND: std::sync::OnceLock<Width> = std::sync::OnceLock::new();
+        *FOUND.get_or_init(|| {
+            use std::arch::is_x86_feature_detected;
+            let most = std::env::var("KILN_WIDEST").unwrap_or_default();
+            if most == "plain" || !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+                Width::Plain
+            } else if most == "avx2" || !is_x86_feature_detected!("avx512f") {
+                Width::Avx2
+            } else {
+                Width::Avx512
+            }
+        })
     }
 }

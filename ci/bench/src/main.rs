@@ -8,9 +8,14 @@
 //! candle takes part where it has as many threads, which it reads from the environment; Debian's PyTorch multiplies
 //! with whatever BLAS is installed: with `libopenblas0-pthread`, set `OPENBLAS_NUM_THREADS` too.
 //!
-//!     RAYON_NUM_THREADS=1 cargo run --release --manifest-path ci/bench/Cargo.toml -- [ROUNDS]
+//!     RAYON_NUM_THREADS=1 cargo run --release --manifest-path ci/bench/Cargo.toml -- [ROUNDS [WORDS]]
+//!
+//! With words, only workloads whose names have all of them take part: `30 MNIST "1 threads"`. `profile` instead of a
+//! number prints what the steps of the plans of both training steps take.
 
 mod peak;
+mod profile;
+mod steps;
 mod torch;
 
 use std::time::Instant;
@@ -18,20 +23,33 @@ use std::time::Instant;
 use anyhow::Result;
 use candle_core as candle;
 use cpu_time::ThreadTime;
-use kiln::{ConvOptions, Device, Distribution, Int, Tensor, realize_all};
+use kiln::{ConvOptions, Device, Distribution, Tensor, realize_all};
 
 use torch::Torch;
 
 /// What takes part in a comparison: a name, and a function that runs once and gives seconds.
 type Contestant<'a> = (String, Box<dyn FnMut() -> Result<f64> + 'a>);
 
+/// A training step.
+type Step<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
+
 fn main() -> Result<()> {
-    let rounds: usize = std::env::args().nth(1).map_or(Ok(15), |n| n.parse())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "profile") {
+        return profile::print();
+    }
+    let rounds: usize = arguments.first().map_or(Ok(15), |n| n.parse())?;
+    let words = arguments.get(1..).unwrap_or(&[]);
+    let wanted = |name: &str| words.iter().all(|word| name.contains(word.as_str()));
     let torch = std::cell::RefCell::new(Torch::start()?);
     println!("PyTorch {}; load {}", torch.borrow().version, load());
     for threads in [1, 2] {
         let device = Device::cpu_threads(threads);
         for n in [256usize, 512, 1024, 2048] {
+            let name = format!("matmul {n}, {threads} threads");
+            if !wanted(&name) {
+                continue;
+            }
             let a = Tensor::<2>::random([n, n], Distribution::Normal, &device);
             let b = Tensor::<2>::random([n, n], Distribution::Normal, &device);
             realize_all(&[&a, &b])?;
@@ -53,9 +71,13 @@ fn main() -> Result<()> {
                 all.push((name.into(), Box::new(move || timed(threads, || Ok(run())).map(|seconds| seconds * scale))));
             }
             let rounds = if n == 2048 { rounds.div_ceil(3) } else { rounds };
-            compare(&format!("matmul {n}, {threads} threads"), 2.0 * (n as f64).powi(3), rounds, all)?;
+            compare(&name, 2.0 * (n as f64).powi(3), rounds, all)?;
         }
         for batch in [1usize, 16] {
+            let name = format!("conv 3x3 {batch}x56x56x64 to 64, {threads} threads");
+            if !wanted(&name) {
+                continue;
+            }
             let x = Tensor::<4>::random([batch, 56, 56, 64], Distribution::Normal, &device);
             let w = Tensor::<4>::random([64, 3, 3, 64], Distribution::Normal, &device);
             realize_all(&[&x, &w])?;
@@ -65,14 +87,23 @@ fn main() -> Result<()> {
                 ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "conv", batch))),
             ];
             let flops = 2.0 * (batch * 56 * 56 * 64 * 576) as f64;
-            compare(&format!("conv 3x3 {batch}x56x56x64 to 64, {threads} threads"), flops, rounds, all)?;
+            compare(&name, flops, rounds, all)?;
         }
-        let mut step = Mnist::new(&device, 64)?;
-        let all: Vec<Contestant> = vec![
-            ("kiln".into(), Box::new(move || timed(threads, || step.run()))),
-            ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, "mnist", 64))),
-        ];
-        compare(&format!("MNIST step, batch 64, {threads} threads"), 0.0, 2 * rounds, all)?;
+        let mut plain = steps::Plain::new(&device, steps::BATCH)?;
+        let mut example = steps::Example::new(&device, steps::BATCH)?;
+        let kinds: [(&str, &str, Step); 2] =
+            [("MNIST", "mnist", Box::new(|| plain.run())), ("example MNIST", "example", Box::new(|| example.run()))];
+        for (what, kind, mut run) in kinds {
+            let name = format!("{what} step, batch {}, {threads} threads", steps::BATCH);
+            if !wanted(&name) {
+                continue;
+            }
+            let all: Vec<Contestant> = vec![
+                ("kiln".into(), Box::new(move || timed(threads, &mut run))),
+                ("torch".into(), Box::new(|| torch.borrow_mut().run(threads, kind, steps::BATCH))),
+            ];
+            compare(&name, 0.0, 2 * rounds, all)?;
+        }
     }
     println!("load {}", load());
     Ok(())
@@ -116,46 +147,4 @@ fn compare(what: &str, flops: f64, rounds: usize, mut all: Vec<Contestant>) -> R
         );
     }
     Ok(())
-}
-
-/// A training step of a small network: two convolutions, each with ReLU and a max-pool, and a fully connected layer.
-struct Mnist {
-    images: Tensor<4>,
-    classes: Tensor<1, Int>,
-    convolutions: [Tensor<4>; 2],
-    weights: Tensor<2>,
-}
-
-impl Mnist {
-    fn new(device: &Device, batch: usize) -> Result<Mnist> {
-        let random = |dims: [usize; 4]| Tensor::<4>::random(dims, Distribution::Normal, device) * 0.1;
-        let classes: Vec<i32> = (0..batch as i32).map(|i| i % 10).collect();
-        let step = Mnist {
-            images: random([batch, 28, 28, 1]),
-            classes: Tensor::from_slice(&classes, [batch], device),
-            convolutions: [random([16, 3, 3, 1]).require_grad(), random([32, 3, 3, 16]).require_grad()],
-            weights: (Tensor::<2>::random([10, 800], Distribution::Normal, device) * 0.1).require_grad(),
-        };
-        realize_all(&[&step.images, &step.classes, &step.convolutions[0], &step.convolutions[1], &step.weights])?;
-        Ok(step)
-    }
-
-    fn run(&mut self) -> Result<()> {
-        let n = self.classes.dims()[0];
-        let mut h = self.images.clone();
-        for w in &self.convolutions {
-            h = h.conv2d(w, None, ConvOptions::default()).relu().max_pool2d([2, 2], [2, 2], [0; 4]);
-        }
-        let loss = h.reshape([n, 800]).matmul_transposed(&self.weights).cross_entropy(&self.classes);
-        let gradients = loss.backward()?;
-        for w in &mut self.convolutions {
-            let d = w.grad(&gradients).expect("it is a parameter");
-            *w = (&*w - &d.mul_scalar(0.01)).require_grad();
-        }
-        let d = self.weights.grad(&gradients).expect("it is a parameter");
-        self.weights = (&self.weights - &d.mul_scalar(0.01)).require_grad();
-        realize_all(&[&self.convolutions[0], &self.convolutions[1], &self.weights, &loss])?;
-        anyhow::ensure!(loss.into_scalar()?.is_finite(), "the loss is not finite");
-        Ok(())
-    }
 }

@@ -41,8 +41,29 @@ def mnist(batch):
     return run
 
 
+def example(batch):
+    x, classes = torch.rand(batch, 1, 28, 28), torch.randint(0, 10, (batch,))
+    layers = [
+        torch.nn.Conv2d(1, 8, 3, stride=2, padding=1), torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3), torch.nn.ReLU(),
+        torch.nn.Flatten(), torch.nn.Dropout(0.2), torch.nn.Linear(5 * 5 * 32, 10),
+    ]
+    network = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.Adam(network.parameters(), lr=2e-3, foreach=True)
+
+    def run():
+        loss = F.cross_entropy(network(x), classes)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return run
+
+
 made = {}
-kinds = {"matmul": matmul, "conv": conv, "mnist": mnist}
+kinds = {"matmul": matmul, "conv": conv, "mnist": mnist, "example": example}
 print(torch.__version__, flush=True)
 for line in sys.stdin:
     threads, kind, size = line.split()

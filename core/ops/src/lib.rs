@@ -62,7 +62,7 @@ pub use operator::{Coded, Cost, Effect, Operator};
 pub use pool2d::{Pool2d, PoolKind};
 pub use pool2d_grad::{AveragePool2dGrad, MaxPool2dGrad, MaxPool2dPick};
 pub use quantize::Quantize;
-pub use random::{Distribution, Random, numbers, philox};
+pub use random::{Distribution, PHILOX_ROUNDS, Random, numbers, philox, philox_key, philox_round};
 pub use reduce::{ArgMax, Reduce, ReduceKind};
 pub use reshape::Reshape;
 pub use slice::{Cast, Concat, Scatter, Slice};

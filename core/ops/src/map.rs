@@ -126,7 +126,8 @@ functions! {
     6 => Max "max" Arithmetic [a, b]
         real if b > a || b.is_nan() { b } else { a }; integer a.max(b);
         gradient |g, y, d| {
-            let first = g.map(Function::Less, &[b, a])?;
+            // The result says it as well as `a` does, which then need not be kept.
+            let first = g.map(Function::Less, &[b, y])?;
             let second = g.map(Function::Not, &[first])?;
             [Some(g.mask(first, d)?), Some(g.mask(second, d)?)]
         };

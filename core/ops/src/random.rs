@@ -27,21 +27,36 @@ pub struct Random {
     pub distribution: Distribution,
 }
 
+/// Rounds of a block.
+pub const PHILOX_ROUNDS: usize = 10;
+
+/// One round of Philox 4x32.
+#[inline(always)]
+pub fn philox_round(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    let [first, second] = [counter[0] as u64 * FACTORS[0] as u64, counter[2] as u64 * FACTORS[1] as u64];
+    [
+        (second >> 32) as u32 ^ counter[1] ^ key[0],
+        second as u32,
+        (first >> 32) as u32 ^ counter[3] ^ key[1],
+        first as u32,
+    ]
+}
+
+/// The next round's key.
+#[inline(always)]
+pub fn philox_key(key: [u32; 2]) -> [u32; 2] {
+    // The golden ratio and the square root of 3, less 1.
+    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])]
+}
+
 /// One block of Philox 4x32 with 10 rounds.
 #[inline(always)]
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    // The golden ratio and the square root of 3, less 1.
-    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-    for _ in 0..10 {
-        let [first, second] = [counter[0] as u64 * FACTORS[0] as u64, counter[2] as u64 * FACTORS[1] as u64];
-        counter = [
-            (second >> 32) as u32 ^ counter[1] ^ key[0],
-            second as u32,
-            (first >> 32) as u32 ^ counter[3] ^ key[1],
-            first as u32,
-        ];
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+    for _ in 0..PHILOX_ROUNDS {
+        counter = philox_round(counter, key);
+        key = philox_key(key);
     }
     counter
 }

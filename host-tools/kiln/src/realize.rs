@@ -195,6 +195,6 @@ impl Part {
         entry.outputs = outputs.iter().map(|&i| values[i]).collect();
         graph.entries.push(entry);
         graph.validate()?;
-        Ok(kiln_passes::fuse_elementwise(graph))
+        Ok(kiln_passes::fuse_elementwise(kiln_passes::fuse_activations(graph)))
     }
 }

@@ -29,5 +29,5 @@ pub use drop_dead::drop_dead;
 pub use error::PassError;
 pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
 pub use fuse_elementwise::fuse_elementwise;
-pub use recognize_layers::recognize_layers;
+pub use recognize_layers::{fuse_activations, recognize_layers};
 pub use simplify_views::simplify_views;

@@ -40,6 +40,29 @@ pub fn recognize_layers(graph: Graph) -> Result<Graph, PassError> {
     clean(graph)
 }
 
+/// The part of [`recognize_layers`] that changes no bit: a `max(x, 0)` and a `min(x, 6)` behind a layer, pool or sum
+/// become its activation, where nothing else reads what lies between.
+pub fn fuse_activations(mut graph: Graph) -> Graph {
+    for index in 0..graph.entries.len() {
+        let mut entry = std::mem::take(&mut graph.entries[index]);
+        let nodes = std::mem::take(&mut entry.nodes);
+        let mut layers =
+            Layers { uses: uses(&entry, &nodes), graph: &mut graph, nodes: Vec::new(), made: HashMap::new() };
+        for node in nodes {
+            let taken = match node.op {
+                Op::Map(map) if layers.is_float(&node) => layers.activation(&node, map.function),
+                _ => None,
+            };
+            if taken.is_none() {
+                layers.add(node);
+            }
+        }
+        entry.nodes = layers.nodes;
+        graph.entries[index] = entry;
+    }
+    graph
+}
+
 /// How often each value is read.
 fn uses(entry: &Entry, nodes: &[Node]) -> HashMap<ValueId, usize> {
     let mut uses = HashMap::new();

@@ -62,6 +62,9 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         98 => tamed(suited(number, || conv2d(DType::F32, random)), random),
         99 => suited(number, || gradients::conv2d_input(random)),
         100 => suited(number, || gradients::conv2d_weight(random)),
+        101 => softmax(DType::F32, random),
+        102 => log_softmax(DType::F32, random),
+        103 => training::map_math_f32(random),
         _ => panic!("row {number} has no generator: add one"),
     }
 }

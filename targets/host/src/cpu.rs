@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use kiln_core::TensorType;
 use kiln_kernels::table::{self, Operand, Operation};
@@ -22,6 +23,23 @@ const KEPT_BYTES: u64 = 1 << 28;
 pub struct Cpu {
     pool: Arc<Pool>,
     threads: Threads,
+    observer: Option<Observer>,
+}
+
+/// What is told how long the steps of a run took.
+type Observer = Arc<dyn Fn(&[StepTime]) + Send + Sync>;
+
+/// How long a step took.
+#[derive(Clone, Debug)]
+pub struct StepTime {
+    /// The name of the node it came from.
+    pub name: String,
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Multiply-accumulates and bytes.
+    pub cost: Cost,
+    /// The clock's time.
+    pub time: Duration,
 }
 
 /// Memory that tensors gave back, by size, and what is in use.
@@ -91,12 +109,17 @@ impl Cpu {
     /// The CPU with nothing in its memory, and as many threads as the process may run at once.
     #[expect(clippy::new_without_default, reason = "a device is chosen, not a default")]
     pub fn new() -> Cpu {
-        Cpu { pool: Arc::default(), threads: Threads::all() }
+        Cpu { pool: Arc::default(), threads: Threads::all(), observer: None }
     }
 
     /// The CPU with `threads` threads, at least one. The results are the same whatever their number.
     pub fn with_threads(threads: usize) -> Cpu {
-        Cpu { pool: Arc::default(), threads: Threads::new(threads) }
+        Cpu { pool: Arc::default(), threads: Threads::new(threads), observer: None }
+    }
+
+    /// The same, and `observer` is called after each run with what its steps took.
+    pub fn observed(self, observer: impl Fn(&[StepTime]) + Send + Sync + 'static) -> Cpu {
+        Cpu { observer: Some(Arc::new(observer)), ..self }
     }
 }
 
@@ -136,7 +159,17 @@ impl Backend for Cpu {
         let sizes = |ids: &[kiln_planner::graph::ValueId]| {
             ids.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
         };
-        Ok(Box::new(Ready { executor, outputs: sizes(&graph.entries[entry].outputs), pool: self.pool.clone() }))
+        let observed = self.observer.clone().map(|observer| {
+            let times = steps.iter().map(|step| StepTime {
+                name: step.name.clone(),
+                kernel: step.kernel.name,
+                cost: step.cost,
+                time: Duration::ZERO,
+            });
+            (observer, times.collect())
+        });
+        let outputs = sizes(&graph.entries[entry].outputs);
+        Ok(Box::new(Ready { executor, outputs, pool: self.pool.clone(), observed }))
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
@@ -159,6 +192,8 @@ struct Ready {
     executor: Executor,
     outputs: Vec<usize>,
     pool: Arc<Pool>,
+    /// Where someone looks at how long its steps take.
+    observed: Option<(Observer, Vec<StepTime>)>,
 }
 
 impl Prepared for Ready {
@@ -166,7 +201,21 @@ impl Prepared for Ready {
         let mut outputs = self.outputs.iter().map(|&len| self.pool.take(len)).collect::<Result<Vec<_>, _>>()?;
         let buffers = inputs.iter().map(buffer).collect::<Result<Vec<_>, _>>()?;
         let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
-        self.executor.run(&buffers, &mut outputs).map_err(failed)?;
+        match &mut self.observed {
+            None => self.executor.run(&buffers, &mut outputs).map_err(failed)?,
+            Some((observer, times)) => {
+                let mut last = Instant::now();
+                let note = |step: usize| {
+                    let now = Instant::now();
+                    if let Some(step) = times.get_mut(step) {
+                        step.time = now - last;
+                    }
+                    last = now;
+                };
+                self.executor.run_with(&buffers, &mut outputs, note).map_err(failed)?;
+                observer(times);
+            }
+        }
         let arena = self.executor.arena_bytes() as u64;
         let handles: Vec<Handle> = outputs.into_iter().map(|buffer| self.pool.hold(buffer)).collect();
         self.pool.peak.fetch_max(self.pool.tensors.load(Ordering::Relaxed) + arena, Ordering::Relaxed);

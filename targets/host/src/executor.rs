@@ -140,6 +140,20 @@ impl Executor {
     ///
     /// [`RunError`] where there are more or fewer, or one has other bytes; nothing is computed then.
     pub fn run(&mut self, inputs: &[&Buffer], outputs: &mut [Buffer]) -> Result<(), RunError> {
+        self.run_with(inputs, outputs, |_| ())
+    }
+
+    /// The same, and calls `done` with the number of each step when it is computed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Executor::run`].
+    pub fn run_with(
+        &mut self,
+        inputs: &[&Buffer],
+        outputs: &mut [Buffer],
+        mut done: impl FnMut(usize) + Send,
+    ) -> Result<(), RunError> {
         let given = inputs.iter().map(|b| b.len()).chain(outputs.iter().map(|b| b.len()));
         let wanted = self.inputs.iter().chain(&self.outputs);
         if inputs.len() != self.inputs.len() || outputs.len() != self.outputs.len() {
@@ -156,9 +170,10 @@ impl Executor {
         let externals: Vec<*mut u8> =
             inputs.iter().map(|b| b.pointer()).chain(outputs.iter().map(|b| b.pointer())).collect();
         let externals = Externals(externals);
-        let all = || {
+        let mut all = || {
             for (index, step) in self.steps.iter().enumerate() {
                 self.step(step, &externals).ok_or(Error::Parameters(index as u32))?;
+                done(index);
             }
             Ok(())
         };

@@ -13,7 +13,7 @@ mod threads;
 
 pub use aligned::AlignedBytes;
 pub use buffer::Buffer;
-pub use cpu::Cpu;
+pub use cpu::{Cpu, StepTime};
 pub use executor::Executor;
 pub use runner::{RunError, Runner, native_target};
 pub use threads::Threads;
