@@ -12,8 +12,9 @@ pub mod graph;
 pub mod kiln_file;
 mod lower;
 mod plan;
+pub mod recompute;
 pub mod reference;
 pub mod solve;
 
-pub use error::{Blame, PlanError, Unsupported};
-pub use plan::{Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan};
+pub use error::{Blame, PlanError, Shortage, Unsupported};
+pub use plan::{Again, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan};

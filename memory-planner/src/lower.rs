@@ -12,6 +12,7 @@ use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
 use crate::plan::Options;
+use crate::recompute::Fitted;
 
 /// What holds a value's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -43,6 +44,7 @@ pub(crate) struct Buffer {
 }
 
 /// One call of a kernel.
+#[derive(Clone)]
 pub(crate) struct Step {
     pub name: String,
     pub op: Op,
@@ -62,6 +64,8 @@ pub(crate) struct Step {
     pub after: Vec<usize>,
     /// The values read and computed, for reports and verification.
     pub values: (Vec<ValueId>, ValueId),
+    /// Computes again what an earlier step did.
+    pub again: bool,
 }
 
 /// A buffer that a step's output may overlap, and by how much it must trail it walking up or down.
@@ -110,6 +114,56 @@ pub(crate) struct Lowered {
     pub buffers: Vec<Buffer>,
     pub inputs: Vec<Storage>,
     pub outputs: Vec<Storage>,
+}
+
+/// What names of steps and tensors end with that are computed again.
+pub(crate) const AGAIN: &str = " (again)";
+
+impl Lowered {
+    /// What each step costs: its multiply-accumulates, or what moving its bytes takes besides. Four bytes take about as
+    /// long as one of those.
+    pub(crate) fn work(&self) -> Vec<u64> {
+        self.steps.iter().map(|step| step.cost.macs.saturating_add(step.cost.bytes / 4)).collect()
+    }
+
+    /// Adds the copies of steps that were found to make the arena smaller.
+    pub(crate) fn run_again(&mut self, fitted: &Fitted) {
+        let own = self.steps.len();
+        for copy in &fitted.copies {
+            let mut step = Step { again: true, ..self.steps[copy.of].clone() };
+            step.name.push_str(AGAIN);
+            if let Storage::Buffer(b) = step.output {
+                let number = self.buffers.len();
+                let mut buffer = Buffer { step: Some(self.steps.len()), ..self.buffers[b].clone() };
+                buffer.name.push_str(AGAIN);
+                step.output = Storage::Buffer(number);
+                self.buffers.push(buffer);
+            }
+            self.steps.push(step);
+        }
+        let inputs = fitted.inputs.iter().chain(fitted.copies.iter().map(|copy| &copy.inputs));
+        for (step, inputs) in self.steps.iter_mut().zip(inputs) {
+            step.read(inputs);
+        }
+        for (number, copy) in fitted.copies.iter().enumerate() {
+            let barred = self.steps[..own].iter_mut().filter(|step| step.after.contains(&copy.of));
+            barred.for_each(|step| step.after.push(own + number));
+        }
+    }
+}
+
+impl Step {
+    /// Reads these buffers in place of those that it reads, in their order.
+    fn read(&mut self, buffers: &[usize]) {
+        let mut buffers = buffers.iter();
+        for storage in &mut self.inputs {
+            if let Storage::Buffer(old) = storage {
+                let Some(&new) = buffers.next() else { return };
+                self.overlaps.iter_mut().filter(|lag| lag.input == *old).for_each(|lag| lag.input = new);
+                *old = new;
+            }
+        }
+    }
 }
 
 /// Collects what a kernel's preparation emits.
@@ -399,6 +453,7 @@ impl<'g> Lowering<'g> {
             overlaps,
             after,
             values: (node.inputs.clone(), node.output),
+            again: false,
         });
         Ok(())
     }

@@ -62,6 +62,11 @@ impl Walk {
         }
     }
 
+    /// Whether `step` has not run, and everything before it has.
+    pub(super) fn is_ready(&self, step: usize) -> bool {
+        self.waits[step] == 0 && !self.done.has(step)
+    }
+
     /// Whether `item`, an input of a ready step, is dead after that step.
     pub(super) fn dies(&self, model: &Model, item: usize) -> bool {
         self.readers[item] == 1 && !model.items[item].keep
@@ -75,9 +80,8 @@ impl Walk {
 
     pub(super) fn moves(&self, model: &Model) -> Vec<Move> {
         let load = Load::new(model, self.live.iter().copied());
-        let ready = |&s: &usize| self.waits[s] == 0 && !self.done.has(s);
         (0..model.nodes.len())
-            .filter(ready)
+            .filter(|&s| self.is_ready(s))
             .map(|step| {
                 let node = &model.nodes[step];
                 let dies = |i: usize| self.dies(model, i);
