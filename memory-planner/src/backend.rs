@@ -127,9 +127,9 @@ pub trait Prepared: Send {
     /// [`Prepared::run`] that gives the inputs back where it fails; nothing is written over then.
     ///
     /// As it stands it keeps a handle of each, so that none is written over.
-    fn run_or_return(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, Refused> {
+    fn run_or_return(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, Box<Refused>> {
         let kept = inputs.clone();
-        self.run(inputs).map_err(|error| Refused { error, inputs: kept })
+        self.run(inputs).map_err(|error| Box::new(Refused { error, inputs: kept }))
     }
 
     /// Bytes it needs beyond inputs and outputs.

@@ -6,6 +6,7 @@
 //! [`Planned::bytes`] are the plan records that `kiln-core` runs.
 
 pub mod backend;
+mod donate;
 mod encode;
 mod error;
 pub mod graph;
@@ -16,5 +17,6 @@ pub mod recompute;
 pub mod reference;
 pub mod solve;
 
+pub use donate::Over;
 pub use error::{Blame, PlanError, Shortage, Unsupported};
-pub use plan::{Again, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan};
+pub use plan::{Again, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan, plan_over};

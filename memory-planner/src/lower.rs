@@ -60,6 +60,8 @@ pub(crate) struct Step {
     pub workload: Workload,
     /// Inputs that the output may overlap.
     pub overlaps: Vec<Lag>,
+    /// Inputs outside the arena that the output may lie exactly over.
+    pub in_place: Vec<usize>,
     /// Steps that must come first though no buffer says so.
     pub after: Vec<usize>,
     /// The values read and computed, for reports and verification.
@@ -442,7 +444,6 @@ impl<'g> Lowering<'g> {
             op: node.op,
             node: index,
             kernel,
-            inputs,
             output,
             scratch,
             parameters,
@@ -451,6 +452,8 @@ impl<'g> Lowering<'g> {
             cost: node.op.cost(&types, &operation.output.ty),
             workload: Workload::of(&operation.op, &types, &operation.output.ty),
             overlaps,
+            in_place: in_place(kernel, operation, &inputs, &roles),
+            inputs,
             after,
             values: (node.inputs.clone(), node.output),
             again: false,
@@ -607,6 +610,21 @@ fn overlaps(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], role
     }
     lags.retain(|l| l.up.is_some() || l.down.is_some());
     lags
+}
+
+/// Inputs outside the arena that the output may lie exactly over, walking up: those it need not trail in any role.
+fn in_place(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], roles: &[Option<usize>]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for &storage in inputs {
+        let Storage::External(slot) = storage else { continue };
+        let mut own = inputs.iter().zip(roles).filter(|(other, _)| **other == storage).map(|(_, role)| role);
+        let lag = |role: usize| (kernel.lag)(operation, role, Direction::Up);
+        let up = kernel.directions.contains(&Direction::Up);
+        if up && own.all(|role| role.and_then(lag) == Some(0)) && !found.contains(&slot) {
+            found.push(slot);
+        }
+    }
+    found
 }
 
 fn refused(entry: &Entry, node: &Node, error: OpError) -> PlanError {

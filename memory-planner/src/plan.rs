@@ -7,6 +7,7 @@ use kiln_kernels::table::Kernel;
 use kiln_kernels::workload::Workload;
 use kiln_ops::{Cost, Op};
 
+use crate::donate::{Over, donate};
 use crate::encode;
 use crate::error::{Blame, PlanError, Shortage};
 use crate::graph::{Graph, ValueId};
@@ -83,6 +84,8 @@ pub struct PlannedEntry {
     pub nodes: u64,
     /// What is computed again to fit [`Options::ram`].
     pub again: Again,
+    /// Outputs outside the arena that may lie over inputs.
+    pub over: Vec<Over>,
 }
 
 /// Steps that run a second time, in place of keeping what they computed.
@@ -198,6 +201,12 @@ impl PlannedEntry {
 
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
+    plan_over(graph, options, &[])
+}
+
+/// [`plan`] where inputs of the entries, by index, may be given away at a run, so that outputs may take their memory
+/// ([`PlannedEntry::over`]). The plan is right whether they are or not. Inputs in the arena are written over anyway.
+pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<Planned, PlanError> {
     graph.validate()?;
     let mut lowering = Lowering::new(graph, options);
     let mut lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
@@ -219,6 +228,9 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     }
     places.arena_base = state_bytes.next_multiple_of(encode::BANK_ALIGN);
 
+    let pairs = graph.entries.iter().zip(&mut lowered);
+    let donated = if options.external { donated } else { &[] };
+    let over: Vec<Vec<Over>> = pairs.map(|(entry, lowered)| donate(graph, entry, lowered, donated)).collect();
     let (mut solved, mut again) = (Vec::new(), Vec::new());
     for (entry, named) in lowered.iter_mut().zip(&graph.entries) {
         let problem = problem(entry, options.overlap);
@@ -226,7 +238,7 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
         let unaided = solution.arena;
         let limit = options.ram.map(|ram| (ram, ram.saturating_sub(places.arena_base)));
         if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
-            let task = Task { problem: &problem, order: &solution.order, work: &entry.work() };
+            let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
             match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
                 Ok(fitted) => {
                     entry.run_again(&fitted);
@@ -257,23 +269,25 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     }
     let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
     let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
-    let entries: Vec<PlannedEntry> = (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(&again)))
-        .map(|((entry, lowered), (solution, again))| {
-            let tensors = report_tensors(graph, lowered, solution, &places, &pool.blobs);
-            PlannedEntry {
-                name: entry.name.clone(),
-                steps: solution.order.iter().map(|&s| report_step(lowered, s, solution)).collect(),
-                tensors,
-                inputs: entry.inputs.clone(),
-                outputs: entry.outputs.clone(),
-                arena: solution.arena,
-                lower_bound: solution.lower_bound,
-                optimal: solution.optimal,
-                nodes: solution.nodes,
-                again: *again,
-            }
-        })
-        .collect();
+    let entries: Vec<PlannedEntry> =
+        (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(again.iter().zip(over))))
+            .map(|((entry, lowered), (solution, (again, over)))| {
+                let tensors = report_tensors(graph, lowered, solution, &places, &pool.blobs);
+                PlannedEntry {
+                    name: entry.name.clone(),
+                    steps: solution.order.iter().map(|&s| report_step(lowered, s, solution)).collect(),
+                    tensors,
+                    inputs: entry.inputs.clone(),
+                    outputs: entry.outputs.clone(),
+                    arena: solution.arena,
+                    lower_bound: solution.lower_bound,
+                    optimal: solution.optimal,
+                    nodes: solution.nodes,
+                    again: *again,
+                    over,
+                }
+            })
+            .collect();
     let mut kernels: Vec<&'static Kernel> = Vec::new();
     for step in lowered.iter().flat_map(|l| &l.steps) {
         if !kernels.iter().any(|k| k.number == step.kernel.number) {
@@ -415,8 +429,11 @@ fn report_step(entry: &Lowered, index: usize, solution: &solve::Solution) -> Pla
 fn blame(entry: &Lowered, fitted: &Fitted) -> (String, usize, Vec<Blame>) {
     let solution = &fitted.solution;
     let buffers = fitted.problem.buffers.len();
-    let alive = |at: usize| (0..buffers).filter(move |&b| (solution.live[b].first..=solution.live[b].last).contains(&at));
-    let bytes = |at: usize| alive(at).map(|b| fitted.problem.buffers[b].size).sum::<u64>();
+    let alive =
+        |at: usize| (0..buffers).filter(move |&b| (solution.live[b].first..=solution.live[b].last).contains(&at));
+    let scratch =
+        |at: usize| solution.order.get(at).and_then(|&s| fitted.problem.steps[s].scratch).map_or(0, |s| s.size);
+    let bytes = |at: usize| alive(at).map(|b| fitted.problem.buffers[b].size).sum::<u64>() + scratch(at);
     let peak = (0..solution.order.len()).rev().max_by_key(|&at| bytes(at)).unwrap_or(0);
     let own = |b: usize| match b.checked_sub(entry.buffers.len()) {
         None => entry.buffers[b].name.clone(),
@@ -424,6 +441,9 @@ fn blame(entry: &Lowered, fitted: &Fitted) -> (String, usize, Vec<Blame>) {
     };
     let mut tensors: Vec<Blame> =
         alive(peak).map(|b| Blame { tensor: own(b), bytes: fitted.problem.buffers[b].size }).collect();
+    if scratch(peak) > 0 {
+        tensors.push(Blame { tensor: "its scratch".to_owned(), bytes: scratch(peak) });
+    }
     tensors.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tensor.cmp(&b.tensor)));
     let step = solution.order.get(peak).map(|&s| match s.checked_sub(entry.steps.len()) {
         None => &entry.steps[s],

@@ -12,10 +12,10 @@ use solve_support::{Seeded, Shape, random_problem};
 
 const GREEDY: Budget = Budget { nodes: 0 };
 
-/// Fits a problem from its greedy order.
+/// Fits a problem.
 fn fitted(problem: &Problem, work: &[u64], limit: u64, budget: Budget) -> Result<Fitted, Box<Short>> {
-    let order = solve(problem, &GREEDY).unwrap().order;
-    fit(&Task { problem, order: &order, work }, limit, &budget).unwrap()
+    let solution = solve(problem, &budget).unwrap();
+    fit(&Task { problem, solution: &solution, work }, limit, &budget).unwrap()
 }
 
 /// What each step of the problem reads, and each kept buffer holds, as numbers that stand for terms: equal where the
@@ -30,7 +30,8 @@ fn terms(problem: &Problem, order: &[usize], of: impl Fn(usize) -> usize) -> Has
     }
     let mut seen = HashMap::new();
     for &step in order {
-        let read: Vec<u64> = problem.steps[step].inputs.iter().map(|&b| held[b].expect("written before read")).collect();
+        let read: Vec<u64> =
+            problem.steps[step].inputs.iter().map(|&b| held[b].expect("written before read")).collect();
         let term = read.iter().fold(mix(2, of(step) as u64), |term, &input| mix(term, input));
         for (number, &output) in problem.steps[step].outputs.iter().enumerate() {
             held[output] = Some(mix(term, number as u64));

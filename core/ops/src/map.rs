@@ -126,7 +126,8 @@ functions! {
     6 => Max "max" Arithmetic [a, b]
         real if b > a || b.is_nan() { b } else { a }; integer a.max(b);
         gradient |g, y, d| {
-            let first = g.map(Function::Less, &[b, a])?;
+            // As `b < a`, but so that `a` need not be kept until then.
+            let first = g.map(Function::Less, &[b, y])?;
             let second = g.map(Function::Not, &[first])?;
             [Some(g.mask(first, d)?), Some(g.mask(second, d)?)]
         };

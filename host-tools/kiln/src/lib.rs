@@ -26,6 +26,7 @@ extern crate self as kiln;
 
 mod cache;
 mod device;
+mod donate;
 mod error;
 mod export;
 mod gradients;
@@ -47,6 +48,7 @@ pub use kiln_boards as boards;
 pub use kiln_core::DType;
 pub use kiln_derive::Module;
 pub use kiln_ops::Distribution;
+pub use kiln_planner::Again;
 pub use kiln_planner::backend::MemoryInfo;
 pub use module::{Buffer, Changes, Counter, Mode, Module, ModulePath, Visitor};
 pub use record::{Record, RecordError};

@@ -34,8 +34,8 @@ pub struct Task<'a> {
     /// The steps and what they read and write. One that has a single output may run again, before every step that must
     /// come after it though no buffer says so.
     pub problem: &'a Problem,
-    /// An order of all steps.
-    pub order: &'a [StepId],
+    /// How it is solved without copies: the order that all choices are made in.
+    pub solution: &'a Solution,
     /// What running each step costs, in any unit.
     pub work: &'a [u64],
 }
@@ -78,22 +78,26 @@ const AIMS: usize = 6;
 /// How often a smaller limit than the least reached is tried, where the one asked for is not.
 const TRIES: usize = 6;
 /// Steps that the search for a limit may walk, with each preference.
-const WALKED: u64 = 6_000_000;
+const WALKED: u64 = 8_000_000;
 /// The same for a limit that nobody asked for.
-const WALKED_TRYING: u64 = 1_000_000;
+const WALKED_TRYING: u64 = 4_000_000;
 
 /// Finds copies with which the arena is at most `limit`, with little work.
 ///
 /// # Errors
-/// [`SolveError`] if the problem contradicts itself, or the order is none of its steps.
+/// [`SolveError`] if the problem contradicts itself, or the solution's order is none of its steps.
 pub fn fit(task: &Task<'_>, limit: u64, budget: &Budget) -> Result<Result<Fitted, Box<Short>>, SolveError> {
     // Also the check of everything that the search takes for granted.
-    solve::profile(task.problem, task.order)?;
+    solve::profile(task.problem, &task.solution.order)?;
     let base = Base::new(task);
-    let unaided = settle(&Rewrite::new(&base))?;
+    let mut unaided = settle(&Rewrite::new(&base))?;
+    unaided.solution = task.solution.clone();
     let mut lowest = unaided.solution.arena;
-    let reached = if lowest <= limit { Some(unaided.clone()) } else { reach(&base, limit, WALKED, &mut lowest)? };
-    if let Some(mut fitted) = reached {
+    if lowest <= limit {
+        return Ok(Ok(unaided));
+    }
+    let search = Search { base: &base, budget };
+    if let Some(mut fitted) = search.reach(limit, WALKED, &mut lowest)? {
         // Rules were enough to find it; a search may do better yet.
         let searched = solve::solve_from(&fitted.problem, budget, &fitted.solution.order)?;
         if searched.arena <= fitted.solution.arena {
@@ -108,7 +112,7 @@ pub fn fit(task: &Task<'_>, limit: u64, budget: &Budget) -> Result<Result<Fitted
         if aim <= low {
             break;
         }
-        match reach(&base, aim, WALKED_TRYING, &mut lowest)? {
+        match search.reach(aim, WALKED_TRYING, &mut lowest)? {
             Some(fitted) => short = Short { least: aim, fitted },
             None => low = aim,
         }
@@ -116,51 +120,72 @@ pub fn fit(task: &Task<'_>, limit: u64, budget: &Budget) -> Result<Result<Fitted
     Ok(Err(Box::new(short)))
 }
 
-/// Copies with which the arena is at most `limit`, if the search finds some; `lowest` becomes the smallest arena seen.
-fn reach(base: &Base<'_>, limit: u64, walked: u64, lowest: &mut u64) -> Result<Option<Fitted>, SolveError> {
-    let mut found: Option<Fitted> = None;
-    for preference in [Preference::Work, Preference::Bytes] {
-        let fitted = attempt(base, limit, preference, &mut Effort::new(walked), lowest)?;
-        let better = |f: &Fitted| found.as_ref().is_none_or(|known| f.work < known.work);
-        found = fitted.filter(better).or(found);
-    }
-    Ok(found)
+/// Looks for copies that reach a limit.
+struct Search<'a> {
+    base: &'a Base<'a>,
+    budget: &'a Budget,
 }
 
-/// [`reach`] with one preference.
-fn attempt(
-    base: &Base<'_>,
-    limit: u64,
-    preference: Preference,
-    effort: &mut Effort,
-    lowest: &mut u64,
-) -> Result<Option<Fitted>, SolveError> {
-    let mut rewrite = Rewrite::new(base);
-    let mut aim = limit;
-    for _ in 0..AIMS {
-        let fits = descend(&mut rewrite, aim, preference, effort)?;
-        if fits {
-            let mut pruned = rewrite.clone();
-            prune(&mut pruned, aim, effort)?;
-            let fitted = settle(&pruned)?;
+impl Search<'_> {
+    /// Copies with which the arena is at most `limit`, if some are found; `lowest` becomes the smallest arena seen.
+    fn reach(&self, limit: u64, walked: u64, lowest: &mut u64) -> Result<Option<Fitted>, SolveError> {
+        let mut found: Option<Fitted> = None;
+        for preference in [Preference::Work, Preference::Bytes] {
+            let fitted = self.attempt(limit, preference, &mut Effort::new(walked), lowest)?;
+            let better = |f: &Fitted| found.as_ref().is_none_or(|known| f.work < known.work);
+            found = fitted.filter(better).or(found);
+        }
+        Ok(found)
+    }
+
+    /// [`Search::reach`] with one preference.
+    fn attempt(
+        &self,
+        limit: u64,
+        preference: Preference,
+        effort: &mut Effort,
+        lowest: &mut u64,
+    ) -> Result<Option<Fitted>, SolveError> {
+        let mut rewrite = Rewrite::new(self.base);
+        let mut aim = limit;
+        for _ in 0..AIMS {
+            let fits = descend(&mut rewrite, aim, preference, effort);
+            if fits {
+                let mut pruned = rewrite.clone();
+                prune(&mut pruned, aim, effort);
+                let fitted = self.place(&pruned, limit)?;
+                *lowest = fitted.solution.arena.min(*lowest);
+                if fitted.solution.arena <= limit {
+                    return Ok(Some(fitted));
+                }
+            }
+            // Without what pruning took away there may be other gaps between the buffers.
+            let fitted = self.place(&rewrite, limit)?;
             *lowest = fitted.solution.arena.min(*lowest);
             if fitted.solution.arena <= limit {
                 return Ok(Some(fitted));
             }
+            let over = fitted.solution.arena - limit;
+            if !fits || over > aim {
+                break;
+            }
+            aim -= over;
         }
-        // Without what pruning took away there may be other gaps between the buffers.
-        let fitted = settle(&rewrite)?;
-        *lowest = fitted.solution.arena.min(*lowest);
-        if fitted.solution.arena <= limit {
-            return Ok(Some(fitted));
-        }
-        let over = fitted.solution.arena - limit;
-        if !fits || over > aim {
-            break;
-        }
-        aim -= over;
+        Ok(None)
     }
-    Ok(None)
+
+    /// A place for everything: by rules or, where they leave too large gaps, by a part of the search.
+    fn place(&self, rewrite: &Rewrite<'_>, limit: u64) -> Result<Fitted, SolveError> {
+        let mut fitted = settle(rewrite)?;
+        let nodes = self.budget.nodes / 8;
+        if nodes > 0 && fitted.solution.arena > limit && fitted.solution.lower_bound <= limit {
+            let searched = solve::solve_from(&fitted.problem, &Budget { nodes }, &fitted.solution.order)?;
+            if searched.arena < fitted.solution.arena {
+                fitted.solution = searched;
+            }
+        }
+        Ok(fitted)
+    }
 }
 
 /// A place for everything, by rules.

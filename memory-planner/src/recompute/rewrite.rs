@@ -63,6 +63,8 @@ pub(super) struct View {
     /// For each buffer the positions at which it is written and read, ascending; empty for what the caller writes and
     /// nobody reads.
     pub(super) uses: Vec<Vec<usize>>,
+    /// For each of the task's buffers, those of copies with the same content.
+    same: Vec<Vec<BufferId>>,
 }
 
 /// A gap between two uses of a buffer.
@@ -140,7 +142,7 @@ impl<'a> Rewrite<'a> {
         let mut ran = vec![false; self.runs.len()];
         // The recursion by hand: chains are long.
         let mut open: Vec<(usize, usize)> = Vec::new();
-        for &step in self.base.task.order {
+        for &step in &self.base.task.solution.order {
             open.push((step, 0));
             while let Some((run, input)) = open.last_mut() {
                 let run = *run;
@@ -172,6 +174,11 @@ impl<'a> Rewrite<'a> {
     pub(super) fn view(&self, order: &[usize]) -> View {
         let mut position = vec![usize::MAX; self.runs.len()];
         let mut uses = vec![Vec::new(); self.base.buffers() + self.runs.len() - self.base.steps()];
+        let mut same = vec![Vec::new(); self.base.buffers()];
+        for copy in self.copies() {
+            let buffer = self.written(copy);
+            same[self.original(buffer)].push(buffer);
+        }
         for (at, &run) in order.iter().enumerate() {
             position[run] = at;
             for &input in &self.runs[run].inputs {
@@ -185,7 +192,48 @@ impl<'a> Rewrite<'a> {
                 self.base.task.problem.steps[run].outputs.iter().for_each(|&output| uses[output].push(at));
             }
         }
-        View { position, uses }
+        View { position, uses, same }
+    }
+
+    /// The bytes that each step in an order needs, nearly: those of everything alive, less what its output and an input
+    /// that dies have in common.
+    pub(super) fn profile(&self, order: &[usize], view: &View) -> Vec<u64> {
+        let steps = order.len();
+        if steps == 0 {
+            return Vec::new();
+        }
+        // What becomes alive at each position, and what was alive until the one before.
+        let (mut born, mut dead) = (vec![0u64; steps + 1], vec![0u64; steps + 1]);
+        let last = |buffer: BufferId| view.uses[buffer].last().copied().unwrap_or(0);
+        for (buffer, uses) in view.uses.iter().enumerate() {
+            let record = self.record(buffer);
+            let from_outside = self.producer(buffer).is_none();
+            let first = if from_outside { Some(0) } else { uses.first().copied() };
+            let Some(first) = first else { continue };
+            let size = record.size.next_multiple_of(record.align);
+            born[first] += size;
+            let kept = record.keep && buffer < self.base.buffers();
+            dead[if kept { steps } else { last(buffer) + 1 }] += size;
+        }
+        let mut alive = 0;
+        let bytes = order.iter().enumerate().map(|(at, &run)| {
+            alive = alive + born[at] - dead[at];
+            let own = &self.base.task.problem.steps[self.runs[run].of];
+            let scratch = own.scratch.map_or(0, |s| s.size.next_multiple_of(s.align));
+            let common = own.overlaps.iter().map(|o| {
+                let input = own.inputs.iter().position(|&i| i == o.input).map_or(o.input, |i| self.runs[run].inputs[i]);
+                let (from, to) = (self.record(input), &self.base.task.problem.buffers[o.output]);
+                if from.keep || last(input) != at {
+                    return 0;
+                }
+                let up = o.up.map_or(to.size, |lag| lag.min(to.size));
+                let down = o.down.map_or(from.size, |lag| (from.size.saturating_add(lag)).saturating_sub(to.size));
+                let height = to.size.max(up + from.size).min(from.size.max(down.min(from.size) + to.size));
+                from.size + to.size - height
+            });
+            (alive + scratch).saturating_sub(common.max().unwrap_or(0))
+        });
+        bytes.collect()
     }
 
     /// The problem, and an order of runs as one of its steps.
@@ -325,8 +373,7 @@ impl<'a> Rewrite<'a> {
     /// The buffers with the same content: from which position to which each is alive, itself first.
     fn versions(&self, buffer: BufferId, view: &View) -> Vec<(usize, usize, BufferId)> {
         let original = self.original(buffer);
-        let copies = self.copies().map(|run| self.written(run)).filter(|&b| b < view.uses.len());
-        let same = copies.filter(|&b| self.original(b) == original);
+        let same = view.same[original].iter().copied();
         let alive = std::iter::once(original).chain(same).filter_map(|b| {
             let uses = &view.uses[b];
             let first = if self.producer(b).is_none() { 0 } else { *uses.first()? };

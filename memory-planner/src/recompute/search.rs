@@ -1,6 +1,6 @@
 //! The local search: which values to drop, and which to keep after all.
 
-use crate::solve::{self, SolveError};
+use crate::solve::MAX_ITEMS;
 
 use super::rewrite::{Gap, Rewrite, View};
 
@@ -37,81 +37,60 @@ pub(super) enum Preference {
 
 /// How a rewrite does.
 struct State {
-    order: Vec<usize>,
-    /// The least arena while each step runs.
+    view: View,
+    /// Bytes needed while each step runs.
     profile: Vec<u64>,
     /// Bytes above the aim, summed over all steps.
     excess: u64,
 }
 
-/// How a rewrite does; none where it can't run, or there is no effort left.
-fn state(rewrite: &Rewrite<'_>, aim: u64, effort: &mut Effort) -> Result<Option<State>, SolveError> {
-    let Some(order) = rewrite.order().filter(|order| effort.spend(order.len())) else { return Ok(None) };
-    let (problem, steps) = rewrite.problem(&order);
-    let profile = match solve::profile(&problem, &steps) {
-        Ok(profile) => profile,
-        // With more copies than can be planned it is not worth a look.
-        Err(SolveError::TooMany { .. } | SolveError::Overflow { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+/// How a rewrite does; none where it can't run or has more steps than can be planned, or there is no effort left.
+fn state(rewrite: &Rewrite<'_>, aim: u64, effort: &mut Effort) -> Option<State> {
+    let order = rewrite.order().filter(|order| order.len() <= MAX_ITEMS / 2 && effort.spend(order.len()))?;
+    let view = rewrite.view(&order);
+    let profile = rewrite.profile(&order, &view);
     let excess = profile.iter().map(|bytes| bytes.saturating_sub(aim)).fold(0, u64::saturating_add);
-    Ok(Some(State { order, profile, excess }))
+    Some(State { view, profile, excess })
 }
 
 /// Moves until nothing is above `aim`; whether that was reached.
-pub(super) fn descend(
-    rewrite: &mut Rewrite<'_>,
-    aim: u64,
-    preference: Preference,
-    effort: &mut Effort,
-) -> Result<bool, SolveError> {
-    let Some(mut now) = state(rewrite, aim, effort)? else { return Ok(false) };
+pub(super) fn descend(rewrite: &mut Rewrite<'_>, aim: u64, preference: Preference, effort: &mut Effort) -> bool {
+    let Some(mut now) = state(rewrite, aim, effort) else { return false };
     while now.excess > 0 {
-        let view = rewrite.view(&now.order);
-        let kept = keep_again(rewrite, &now, &view, aim, effort)?;
-        let next = match kept {
-            Some(next) => Some(next),
-            None => best_drop(rewrite, &now, &view, aim, preference, effort)?,
-        };
-        let Some((next, state)) = next else { return Ok(false) };
+        let kept = keep_again(rewrite, &now, aim, effort);
+        let next = kept.or_else(|| best_drop(rewrite, &now, aim, preference, effort));
+        let Some((next, state)) = next else { return false };
         (*rewrite, now) = (next, state);
     }
-    Ok(true)
+    true
 }
 
 /// The copy without which the excess is least, if that is less than now.
-fn keep_again<'a>(
-    rewrite: &Rewrite<'a>,
-    now: &State,
-    view: &View,
-    aim: u64,
-    effort: &mut Effort,
-) -> Result<Option<(Rewrite<'a>, State)>, SolveError> {
+fn keep_again<'a>(rewrite: &Rewrite<'a>, now: &State, aim: u64, effort: &mut Effort) -> Option<(Rewrite<'a>, State)> {
     let copies: Vec<usize> = rewrite.copies().collect();
     let stride = copies.len().div_ceil(UNDONE).max(1);
     let mut best: Option<(Rewrite<'_>, State)> = None;
     for &copy in copies.iter().step_by(stride) {
         let mut without = rewrite.clone();
-        without.undo(copy, view);
-        let Some(state) = state(&without, aim, effort)? else { continue };
+        without.undo(copy, &now.view);
+        let Some(state) = state(&without, aim, effort) else { continue };
         let least = best.as_ref().map_or(now.excess, |(_, best)| best.excess);
         if state.excess < least {
             best = Some((without, state));
         }
     }
-    Ok(best)
+    best
 }
 
 /// The best drop, if there is one that lowers the excess.
 fn best_drop<'a>(
     rewrite: &mut Rewrite<'a>,
     now: &State,
-    view: &View,
     aim: u64,
     preference: Preference,
     effort: &mut Effort,
-) -> Result<Option<(Rewrite<'a>, State)>, SolveError> {
-    let gaps = promising(rewrite, now, view, aim, preference);
+) -> Option<(Rewrite<'a>, State)> {
+    let gaps = promising(rewrite, now, aim, preference);
     let mut best: Option<(u128, Rewrite<'_>, State)> = None;
     for (tried, &gap) in gaps.iter().enumerate() {
         // Further down the list there may be one where the first ones do not help.
@@ -119,8 +98,8 @@ fn best_drop<'a>(
             break;
         }
         let mut dropped = rewrite.clone();
-        dropped.drop_in(gap, view);
-        let Some(state) = state(&dropped, aim, effort)? else { continue };
+        dropped.drop_in(gap, &now.view);
+        let Some(state) = state(&dropped, aim, effort) else { continue };
         if state.excess >= now.excess {
             continue;
         }
@@ -130,7 +109,7 @@ fn best_drop<'a>(
             best = Some((score, dropped, state));
         }
     }
-    Ok(best.map(|(_, rewrite, state)| (rewrite, state)))
+    best.map(|(_, rewrite, state)| (rewrite, state))
 }
 
 fn score(less: u64, work: u64, preference: Preference) -> u128 {
@@ -142,7 +121,7 @@ fn score(less: u64, work: u64, preference: Preference) -> u128 {
 
 /// For each buffer that can be dropped the gap with the most steps above the aim in it; the best first, by bytes times
 /// those steps over work.
-fn promising(rewrite: &mut Rewrite<'_>, now: &State, view: &View, aim: u64, preference: Preference) -> Vec<Gap> {
+fn promising(rewrite: &mut Rewrite<'_>, now: &State, aim: u64, preference: Preference) -> Vec<Gap> {
     // Steps above the aim before each position.
     let mut above = Vec::with_capacity(now.profile.len() + 1);
     above.push(0u64);
@@ -150,7 +129,7 @@ fn promising(rewrite: &mut Rewrite<'_>, now: &State, view: &View, aim: u64, pref
         above.push(above[above.len() - 1] + u64::from(bytes > aim));
     }
     let mut found: Vec<(u128, Gap)> = Vec::new();
-    for (buffer, uses) in view.uses.iter().enumerate() {
+    for (buffer, uses) in now.view.uses.iter().enumerate() {
         if uses.len() < 2 || !rewrite.can_drop(buffer) {
             continue;
         }
@@ -161,7 +140,7 @@ fn promising(rewrite: &mut Rewrite<'_>, now: &State, view: &View, aim: u64, pref
         if steps == 0 {
             continue;
         }
-        let work = rewrite.cost_of(gap, view);
+        let work = rewrite.cost_of(gap, &now.view);
         found.push((score(rewrite.bytes(buffer).saturating_mul(steps), work, preference), gap));
     }
     found.sort_by_key(|&(score, gap)| (std::cmp::Reverse(score), gap.buffer));
@@ -169,25 +148,23 @@ fn promising(rewrite: &mut Rewrite<'_>, now: &State, view: &View, aim: u64, pref
 }
 
 /// Undoes copies as long as nothing comes above `aim`, the most expensive first.
-pub(super) fn prune(rewrite: &mut Rewrite<'_>, aim: u64, effort: &mut Effort) -> Result<(), SolveError> {
+pub(super) fn prune(rewrite: &mut Rewrite<'_>, aim: u64, effort: &mut Effort) {
     let mut copies: Vec<usize> = rewrite.copies().collect();
     copies.sort_by_key(|&run| (std::cmp::Reverse(rewrite.cost(run)), run));
-    let Some(mut now) = state(rewrite, aim, effort)? else { return Ok(()) };
+    let Some(mut now) = state(rewrite, aim, effort) else { return };
     for copy in copies {
         if !rewrite.copies().any(|run| run == copy) {
             continue;
         }
-        let view = rewrite.view(&now.order);
         let mut without = rewrite.clone();
-        without.undo(copy, &view);
+        without.undo(copy, &now.view);
         if without.work >= rewrite.work {
             continue;
         }
-        if let Some(state) = state(&without, aim, effort)?
+        if let Some(state) = state(&without, aim, effort)
             && state.excess == 0
         {
             (*rewrite, now) = (without, state);
         }
     }
-    Ok(())
 }

@@ -69,7 +69,7 @@ const EFFORT: Effort = Effort { sequences: usize::MAX, bumps: 30 };
 /// Sets kept by the beam that stands in for an order search out of nodes.
 const BEAM: usize = 32;
 /// Orders that are placed before all of them are walked.
-const FAVOURITES: usize = 6;
+const FAVOURITES: usize = 7;
 
 /// Chooses an order and offsets, and proves them best where the budget allows.
 ///
@@ -88,7 +88,11 @@ pub fn solve(problem: &Problem, budget: &Budget) -> Result<Solution, SolveError>
 /// As for [`solve`], and [`SolveError::Order`] if the steps can't run in that order.
 pub fn solve_from(problem: &Problem, budget: &Budget, known: &[StepId]) -> Result<Solution, SolveError> {
     let model = Model::new(problem)?;
-    let known = if known.is_empty() { None } else { Some(Order { bound: peak(&bounds(&model, known)?), steps: known.to_vec() }) };
+    let known = if known.is_empty() {
+        None
+    } else {
+        Some(Order { bound: peak(&bounds(&model, known)?), steps: known.to_vec() })
+    };
     let mut meter = Meter { used: 0, limit: budget.nodes };
     let (orders, mut lower_bound) = search_orders(&model, known, &mut meter);
     let best = place_orders(&model, &orders, &mut lower_bound, &mut meter);

@@ -23,7 +23,8 @@ pub(super) struct Move {
     pub(super) step: usize,
     /// Least arena while it runs.
     pub(super) bound: u64,
-    /// Bytes live after it.
+    /// Bytes live before it and after it.
+    pub(super) before: u64,
     pub(super) after: u64,
     /// Running it now cannot make any bound of a later step worse than running it later would.
     pub(super) free: bool,
@@ -91,6 +92,7 @@ impl Walk {
                 Move {
                     step,
                     bound: step_bound(model, &load, step, dies),
+                    before: load.bytes(),
                     after: load.bytes() + born.bytes() - dead.bytes(),
                     free: !model.has_tails && born.never_above(&dead),
                 }
