@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kiln_core::TensorType;
 use kiln_ops::Op;
 
-use crate::PlanError;
 use crate::graph::Graph;
+use crate::{Again, PlanError};
 
 /// Memory of a back end that holds a tensor.
 pub trait Memory: Send + Sync {
@@ -42,6 +42,19 @@ pub enum BackendError {
     /// The graph can't be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// An entry needs more working memory than it may have.
+    #[error(
+        "the plan needs {need} bytes of working memory beyond what it reads and gives, more than the {limit} allowed on \
+         {device}, which can't compute values again; allow more, or use smaller batches"
+    )]
+    Budget {
+        /// The back end.
+        device: String,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
     /// Something that should not go wrong.
     #[error("{device} failed: {what}")]
     Failed {
@@ -61,6 +74,15 @@ pub struct MemoryInfo {
     pub peak: u64,
 }
 
+/// What an entry is prepared for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Request {
+    /// Bytes that it may need beyond inputs, outputs and constants. To keep within them, values may be computed again.
+    pub limit: Option<u64>,
+    /// Indices of inputs that are likely to be given with their only handle: outputs may be planned to lie over them.
+    pub donated: Vec<usize>,
+}
+
 /// A back end.
 pub trait Backend: Send + Sync {
     /// What it is, for messages and lists: `cpu, 2 threads`.
@@ -78,6 +100,17 @@ pub trait Backend: Send + Sync {
     /// Makes an entry of a graph ready to run any number of times.
     fn prepare(&self, graph: &Graph, entry: usize) -> Result<Box<dyn Prepared>, BackendError>;
 
+    /// [`Backend::prepare`] for a limit of memory, and inputs that will be given away. As it stands it ignores what
+    /// is given away and refuses what is above the limit.
+    fn prepare_for(&self, graph: &Graph, entry: usize, request: &Request) -> Result<Box<dyn Prepared>, BackendError> {
+        let prepared = self.prepare(graph, entry)?;
+        let need = prepared.arena_bytes();
+        match request.limit.filter(|&limit| need > limit) {
+            Some(limit) => Err(BackendError::Budget { device: self.name(), need, limit }),
+            None => Ok(prepared),
+        }
+    }
+
     /// Waits until everything asked for is computed.
     fn synchronize(&self) -> Result<(), BackendError>;
 
@@ -91,6 +124,27 @@ pub trait Prepared: Send {
     /// written over.
     fn run(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, BackendError>;
 
+    /// [`Prepared::run`] that gives the inputs back where it fails; nothing is written over then.
+    ///
+    /// As it stands it keeps a handle of each, so that none is written over.
+    fn run_or_return(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, Box<Refused>> {
+        let kept = inputs.clone();
+        self.run(inputs).map_err(|error| Box::new(Refused { error, inputs: kept }))
+    }
+
     /// Bytes it needs beyond inputs and outputs.
     fn arena_bytes(&self) -> u64;
+
+    /// What it computes again to need no more.
+    fn again(&self) -> Again {
+        Again::default()
+    }
+}
+
+/// A run that failed, and what it was to run on.
+pub struct Refused {
+    /// Why.
+    pub error: BackendError,
+    /// All inputs, as they were.
+    pub inputs: Vec<Handle>,
 }

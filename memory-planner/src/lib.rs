@@ -6,14 +6,17 @@
 //! [`Planned::bytes`] are the plan records that `kiln-core` runs.
 
 pub mod backend;
+mod donate;
 mod encode;
 mod error;
 pub mod graph;
 pub mod kiln_file;
 mod lower;
 mod plan;
+pub mod recompute;
 pub mod reference;
 pub mod solve;
 
-pub use error::{Blame, PlanError, Unsupported};
-pub use plan::{Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan};
+pub use donate::Over;
+pub use error::{Blame, PlanError, Shortage, Unsupported};
+pub use plan::{Again, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan, plan_over};

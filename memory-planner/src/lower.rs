@@ -12,6 +12,7 @@ use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
 use crate::plan::Options;
+use crate::recompute::Fitted;
 
 /// What holds a value's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -43,6 +44,7 @@ pub(crate) struct Buffer {
 }
 
 /// One call of a kernel.
+#[derive(Clone)]
 pub(crate) struct Step {
     pub name: String,
     pub op: Op,
@@ -58,10 +60,14 @@ pub(crate) struct Step {
     pub workload: Workload,
     /// Inputs that the output may overlap.
     pub overlaps: Vec<Lag>,
+    /// Inputs outside the arena that the output may lie exactly over.
+    pub in_place: Vec<usize>,
     /// Steps that must come first though no buffer says so.
     pub after: Vec<usize>,
     /// The values read and computed, for reports and verification.
     pub values: (Vec<ValueId>, ValueId),
+    /// Computes again what an earlier step did.
+    pub again: bool,
 }
 
 /// A buffer that a step's output may overlap, and by how much it must trail it walking up or down.
@@ -110,6 +116,56 @@ pub(crate) struct Lowered {
     pub buffers: Vec<Buffer>,
     pub inputs: Vec<Storage>,
     pub outputs: Vec<Storage>,
+}
+
+/// What names of steps and tensors end with that are computed again.
+pub(crate) const AGAIN: &str = " (again)";
+
+impl Lowered {
+    /// What each step costs: its multiply-accumulates, or what moving its bytes takes besides. Four bytes take about as
+    /// long as one of those.
+    pub(crate) fn work(&self) -> Vec<u64> {
+        self.steps.iter().map(|step| step.cost.macs.saturating_add(step.cost.bytes / 4)).collect()
+    }
+
+    /// Adds the copies of steps that were found to make the arena smaller.
+    pub(crate) fn run_again(&mut self, fitted: &Fitted) {
+        let own = self.steps.len();
+        for copy in &fitted.copies {
+            let mut step = Step { again: true, ..self.steps[copy.of].clone() };
+            step.name.push_str(AGAIN);
+            if let Storage::Buffer(b) = step.output {
+                let number = self.buffers.len();
+                let mut buffer = Buffer { step: Some(self.steps.len()), ..self.buffers[b].clone() };
+                buffer.name.push_str(AGAIN);
+                step.output = Storage::Buffer(number);
+                self.buffers.push(buffer);
+            }
+            self.steps.push(step);
+        }
+        let inputs = fitted.inputs.iter().chain(fitted.copies.iter().map(|copy| &copy.inputs));
+        for (step, inputs) in self.steps.iter_mut().zip(inputs) {
+            step.read(inputs);
+        }
+        for (number, copy) in fitted.copies.iter().enumerate() {
+            let barred = self.steps[..own].iter_mut().filter(|step| step.after.contains(&copy.of));
+            barred.for_each(|step| step.after.push(own + number));
+        }
+    }
+}
+
+impl Step {
+    /// Reads these buffers in place of those that it reads, in their order.
+    fn read(&mut self, buffers: &[usize]) {
+        let mut buffers = buffers.iter();
+        for storage in &mut self.inputs {
+            if let Storage::Buffer(old) = storage {
+                let Some(&new) = buffers.next() else { return };
+                self.overlaps.iter_mut().filter(|lag| lag.input == *old).for_each(|lag| lag.input = new);
+                *old = new;
+            }
+        }
+    }
 }
 
 /// Collects what a kernel's preparation emits.
@@ -388,7 +444,6 @@ impl<'g> Lowering<'g> {
             op: node.op,
             node: index,
             kernel,
-            inputs,
             output,
             scratch,
             parameters,
@@ -397,8 +452,11 @@ impl<'g> Lowering<'g> {
             cost: node.op.cost(&types, &operation.output.ty),
             workload: Workload::of(&operation.op, &types, &operation.output.ty),
             overlaps,
+            in_place: in_place(kernel, operation, &inputs, &roles),
+            inputs,
             after,
             values: (node.inputs.clone(), node.output),
+            again: false,
         });
         Ok(())
     }
@@ -552,6 +610,21 @@ fn overlaps(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], role
     }
     lags.retain(|l| l.up.is_some() || l.down.is_some());
     lags
+}
+
+/// Inputs outside the arena that the output may lie exactly over, walking up: those it need not trail in any role.
+fn in_place(kernel: &Kernel, operation: &Operation<'_>, inputs: &[Storage], roles: &[Option<usize>]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for &storage in inputs {
+        let Storage::External(slot) = storage else { continue };
+        let mut own = inputs.iter().zip(roles).filter(|(other, _)| **other == storage).map(|(_, role)| role);
+        let lag = |role: usize| (kernel.lag)(operation, role, Direction::Up);
+        let up = kernel.directions.contains(&Direction::Up);
+        if up && own.all(|role| role.and_then(lag) == Some(0)) && !found.contains(&slot) {
+            found.push(slot);
+        }
+    }
+    found
 }
 
 fn refused(entry: &Entry, node: &Node, error: OpError) -> PlanError {

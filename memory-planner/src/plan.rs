@@ -7,10 +7,12 @@ use kiln_kernels::table::Kernel;
 use kiln_kernels::workload::Workload;
 use kiln_ops::{Cost, Op};
 
+use crate::donate::{Over, donate};
 use crate::encode;
-use crate::error::{Blame, PlanError};
+use crate::error::{Blame, PlanError, Shortage};
 use crate::graph::{Graph, ValueId};
-use crate::lower::{Lag, Lowered, Lowering, Step, Storage};
+use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
+use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
 
 /// How to plan.
@@ -28,12 +30,15 @@ pub struct Options {
     /// Whether operators run their references even where a kernel applies. Turning it on helps to look for a
     /// wrong kernel.
     pub references: bool,
+    /// Bytes that state and an entry's arena may take together. Where they take more, values are computed again in
+    /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
+    pub ram: Option<u64>,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false, references: false }
+        Options { target, budget: Budget::default(), overlap: true, external: false, references: false, ram: None }
     }
 }
 
@@ -77,6 +82,21 @@ pub struct PlannedEntry {
     pub optimal: bool,
     /// Search nodes that took.
     pub nodes: u64,
+    /// What is computed again to fit [`Options::ram`].
+    pub again: Again,
+    /// Outputs outside the arena that may lie over inputs.
+    pub over: Vec<Over>,
+}
+
+/// Steps that run a second time, in place of keeping what they computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Again {
+    /// How many.
+    pub steps: usize,
+    /// Their multiply-accumulates: what a run takes more.
+    pub macs: u64,
+    /// Bytes by which the arena is smaller.
+    pub saved: u64,
 }
 
 /// A step, planned.
@@ -103,6 +123,8 @@ pub struct PlannedStep {
     pub rows: u32,
     /// Which way it walks them.
     pub direction: Direction,
+    /// Whether it computes again what an earlier step did.
+    pub again: bool,
 }
 
 /// A region of memory, for reports.
@@ -179,9 +201,15 @@ impl PlannedEntry {
 
 /// Plans every entry of a graph for one target.
 pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
+    plan_over(graph, options, &[])
+}
+
+/// [`plan`] where inputs of the entries, by index, may be given away at a run, so that outputs may take their memory
+/// ([`PlannedEntry::over`]). The plan is right whether they are or not. Inputs in the arena are written over anyway.
+pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<Planned, PlanError> {
     graph.validate()?;
     let mut lowering = Lowering::new(graph, options);
-    let lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
+    let mut lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);
 
@@ -200,29 +228,66 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
     }
     places.arena_base = state_bytes.next_multiple_of(encode::BANK_ALIGN);
 
-    let mut solved = Vec::new();
-    for entry in &lowered {
+    let pairs = graph.entries.iter().zip(&mut lowered);
+    let donated = if options.external { donated } else { &[] };
+    let over: Vec<Vec<Over>> = pairs.map(|(entry, lowered)| donate(graph, entry, lowered, donated)).collect();
+    let (mut solved, mut again) = (Vec::new(), Vec::new());
+    for (entry, named) in lowered.iter_mut().zip(&graph.entries) {
         let problem = problem(entry, options.overlap);
-        solved.push(solve::solve(&problem, &bounded(&options.budget, &problem))?);
+        let mut solution = solve::solve(&problem, &bounded(&options.budget, &problem))?;
+        let unaided = solution.arena;
+        let limit = options.ram.map(|ram| (ram, ram.saturating_sub(places.arena_base)));
+        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
+            let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
+            match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
+                Ok(fitted) => {
+                    entry.run_again(&fitted);
+                    solution = fitted.solution;
+                }
+                Err(short) => {
+                    let (name, step, tensors) = blame(entry, &short.fitted);
+                    return Err(PlanError::Ram(Box::new(Shortage {
+                        entry: named.name.clone(),
+                        limit: ram,
+                        least: places.arena_base + short.least,
+                        unaided: places.arena_base + unaided,
+                        state: state_bytes,
+                        step,
+                        name,
+                        tensors,
+                    })));
+                }
+            }
+        }
+        let copies = entry.steps.iter().filter(|step| step.again);
+        again.push(Again {
+            steps: copies.clone().count(),
+            macs: copies.map(|step| step.cost.macs).sum(),
+            saved: unaided.saturating_sub(solution.arena),
+        });
+        solved.push(solution);
     }
     let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
     let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
-    let entries: Vec<PlannedEntry> = (graph.entries.iter().zip(&lowered).zip(&solved))
-        .map(|((entry, lowered), solution)| {
-            let tensors = report_tensors(graph, lowered, solution, &places, &pool.blobs);
-            PlannedEntry {
-                name: entry.name.clone(),
-                steps: solution.order.iter().map(|&s| report_step(lowered, s, solution)).collect(),
-                tensors,
-                inputs: entry.inputs.clone(),
-                outputs: entry.outputs.clone(),
-                arena: solution.arena,
-                lower_bound: solution.lower_bound,
-                optimal: solution.optimal,
-                nodes: solution.nodes,
-            }
-        })
-        .collect();
+    let entries: Vec<PlannedEntry> =
+        (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(again.iter().zip(over))))
+            .map(|((entry, lowered), (solution, (again, over)))| {
+                let tensors = report_tensors(graph, lowered, solution, &places, &pool.blobs);
+                PlannedEntry {
+                    name: entry.name.clone(),
+                    steps: solution.order.iter().map(|&s| report_step(lowered, s, solution)).collect(),
+                    tensors,
+                    inputs: entry.inputs.clone(),
+                    outputs: entry.outputs.clone(),
+                    arena: solution.arena,
+                    lower_bound: solution.lower_bound,
+                    optimal: solution.optimal,
+                    nodes: solution.nodes,
+                    again: *again,
+                    over,
+                }
+            })
+            .collect();
     let mut kernels: Vec<&'static Kernel> = Vec::new();
     for step in lowered.iter().flat_map(|l| &l.steps) {
         if !kernels.iter().any(|k| k.number == step.kernel.number) {
@@ -356,7 +421,35 @@ fn report_step(entry: &Lowered, index: usize, solution: &solve::Solution) -> Pla
         scratch: scratch_bytes(&step.scratch, step.kernel.row().align().max(1) as u64),
         rows: step.rows,
         direction: direction(step, &entry.buffers, solution),
+        again: step.again,
     }
+}
+
+/// What is alive where an entry's arena is fullest, largest first: the step, its operator and name, the tensors.
+fn blame(entry: &Lowered, fitted: &Fitted) -> (String, usize, Vec<Blame>) {
+    let solution = &fitted.solution;
+    let buffers = fitted.problem.buffers.len();
+    let alive =
+        |at: usize| (0..buffers).filter(move |&b| (solution.live[b].first..=solution.live[b].last).contains(&at));
+    let scratch =
+        |at: usize| solution.order.get(at).and_then(|&s| fitted.problem.steps[s].scratch).map_or(0, |s| s.size);
+    let bytes = |at: usize| alive(at).map(|b| fitted.problem.buffers[b].size).sum::<u64>() + scratch(at);
+    let peak = (0..solution.order.len()).rev().max_by_key(|&at| bytes(at)).unwrap_or(0);
+    let own = |b: usize| match b.checked_sub(entry.buffers.len()) {
+        None => entry.buffers[b].name.clone(),
+        Some(copy) => format!("{}{AGAIN}", entry.steps[fitted.copies[copy].of].name),
+    };
+    let mut tensors: Vec<Blame> =
+        alive(peak).map(|b| Blame { tensor: own(b), bytes: fitted.problem.buffers[b].size }).collect();
+    if scratch(peak) > 0 {
+        tensors.push(Blame { tensor: "its scratch".to_owned(), bytes: scratch(peak) });
+    }
+    tensors.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tensor.cmp(&b.tensor)));
+    let step = solution.order.get(peak).map(|&s| match s.checked_sub(entry.steps.len()) {
+        None => &entry.steps[s],
+        Some(copy) => &entry.steps[fitted.copies[copy].of],
+    });
+    (step.map_or(String::new(), |s| format!("{} '{}'", s.op.name(), s.name)), peak, tensors)
 }
 
 fn report_tensors(

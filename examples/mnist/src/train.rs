@@ -55,7 +55,7 @@ impl Training {
             let loss = self.model.forward(&pixels).cross_entropy(&digits);
             let gradients = loss.backward()?;
             let rate = LEARNING_RATE * schedule::cosine(self.epochs.0 * steps + number as u64, epochs * steps, 0.0);
-            self.optimizer.step(rate, &mut self.model, &gradients)?;
+            self.optimizer.step(rate, &mut self.model, gradients)?;
             let loss = loss.into_scalar()?;
             sum += loss * batch.len() as f32;
             step(loss);

@@ -58,7 +58,8 @@ pub struct PlanArgs {
     /// Draw the memory map as SVG into this file too; not with `--board all`
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Check against this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024)
+    /// Plan for this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024);
+    /// values are computed again rather than kept where that helps
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kiln_planner::Again;
 use kiln_planner::backend::{Backend, MemoryInfo};
 use kiln_target_host::Cpu;
 
@@ -29,6 +30,12 @@ struct Inner {
     built: AtomicU64,
     runs: AtomicU64,
     largest: AtomicU64,
+    /// The most bytes of an arena; all ones for any number.
+    budget: AtomicU64,
+    again: Mutex<Again>,
+    /// Runs that were given memory with its only handle: begun, and ended.
+    given: AtomicU64,
+    taken: AtomicU64,
     seed: AtomicU64,
     draws: AtomicU32,
 }
@@ -53,9 +60,45 @@ impl Device {
             built: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             largest: AtomicU64::new(0),
+            budget: AtomicU64::new(u64::MAX),
+            again: Mutex::default(),
+            given: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             seed: AtomicU64::new(0),
             draws: AtomicU32::new(0),
         }))
+    }
+
+    /// The same device, whose plans may need at most `bytes` of working memory each: beyond the tensors that they read
+    /// and give, for what they compute on the way. A plan that needs more computes values again in place of keeping
+    /// them, activations in the backward pass of a training step above all. The results are the same bit for bit.
+    ///
+    /// Where that is not enough, what asks for the values gives an [`Error`] with the bytes that are.
+    ///
+    /// ```
+    /// use kiln::Device;
+    ///
+    /// let device = Device::cpu().with_memory_budget(64 << 20);
+    /// assert_eq!(device.memory_budget(), Some(64 << 20));
+    /// ```
+    pub fn with_memory_budget(self, bytes: u64) -> Device {
+        self.set_memory_budget(Some(bytes));
+        self
+    }
+
+    /// Changes the [budget](Device::with_memory_budget) for the runs to come; `None` is any number of bytes.
+    pub fn set_memory_budget(&self, bytes: Option<u64>) {
+        self.0.budget.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes of working memory that a plan may need.
+    pub fn memory_budget(&self) -> Option<u64> {
+        Some(self.0.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes < u64::MAX)
+    }
+
+    /// What the plan computes again, of those made so far, that saves most memory by it.
+    pub fn again(&self) -> Again {
+        *self.0.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it is.
@@ -126,9 +169,37 @@ impl Device {
         self.0.built.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a run that is given memory, until what is returned is dropped.
+    pub(crate) fn give(&self) -> Giving<'_> {
+        self.0.given.fetch_add(1, Ordering::SeqCst);
+        Giving(self)
+    }
+
+    /// How many such runs ended, and how many began.
+    pub(crate) fn givings(&self) -> (u64, u64) {
+        let taken = self.0.taken.load(Ordering::SeqCst);
+        (taken, self.0.given.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn count_again(&self, again: Again) {
+        let mut most = self.0.again.lock().unwrap_or_else(PoisonError::into_inner);
+        if again.saved > most.saved {
+            *most = again;
+        }
+    }
+
     pub(crate) fn count_run(&self, bytes: u64) {
         self.0.runs.fetch_add(1, Ordering::Relaxed);
         self.0.largest.fetch_max(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A run that was given memory.
+pub(crate) struct Giving<'a>(&'a Device);
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        self.0.0.taken.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -27,6 +27,12 @@ pub enum Error {
     /// `backward` of a tensor that depends on no tensor that requires a gradient.
     #[error("nothing that this tensor was computed from requires a gradient; call require_grad on the parameters")]
     NoParameters,
+    /// A gradient through what was given away.
+    #[error(
+        "a step of an optimizer took the gradients by value and the memory of what they were computed from with them: \
+         call backward of everything before the step, or give the step &gradients"
+    )]
+    Spent,
     /// Recorded tensors that make no entry of a graph.
     #[error("entry '{entry}': {what}")]
     Trace {

@@ -96,6 +96,16 @@ impl Export {
         plan(&self.graph, &Options::for_target(target_of(board))).map_err(Error::Plan)
     }
 
+    /// The plan for a board's CPU family whose state and arenas take at most `ram` bytes: where they would take more,
+    /// values are computed again in place of being kept ([`PlannedEntry::again`](kiln_planner::PlannedEntry)).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Plan`] with the bytes needed where that is not enough.
+    pub fn plan_within(&self, board: &Board, ram: u64) -> Result<Planned, Error> {
+        plan(&self.graph, &Options { ram: Some(ram), ..Options::for_target(target_of(board)) }).map_err(Error::Plan)
+    }
+
     /// Writes a `.kiln` file with the graph and its plan for a board: for `kiln plan`, `run`, `compile`, `flash`.
     ///
     /// # Errors

@@ -104,6 +104,9 @@ type Differentiated = (Recorder, Vec<Arc<Node>>, Vec<Option<usize>>);
 /// The gradients of the sum of all elements of `targets` by every parameter on the way.
 fn differentiate(device: &Device, targets: &[Arc<Node>]) -> Result<Differentiated, Error> {
     let (order, parameters) = tracked(targets);
+    if order.iter().any(|node| node.state().spent) {
+        return Err(Error::Spent);
+    }
     let mut recorder = Recorder::new(device);
     let mut ran = Vec::with_capacity(order.len());
     for node in &order {

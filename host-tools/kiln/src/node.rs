@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub definition: Option<Definition>,
     /// Its memory, once it is computed.
     pub value: Option<Handle>,
+    /// A gradient could be asked for through it, until the memory it was computed from was given away.
+    pub spent: bool,
 }
 
 /// A recorded tensor.
@@ -58,20 +60,20 @@ impl Node {
 
     /// A node with memory.
     pub(crate) fn leaf(device: &Device, ty: TensorType, value: Handle) -> Arc<Node> {
-        Node::new(device, ty, false, false, State { definition: None, value: Some(value) })
+        Node::new(device, ty, false, false, State { value: Some(value), ..State::default() })
     }
 
     /// A number that is part of the graph.
     pub(crate) fn scalar(device: &Device, ty: TensorType, value: f64) -> Arc<Node> {
         let definition = Some(Definition::Scalar(value));
-        Node::new(device, ty, false, false, State { definition, value: None })
+        Node::new(device, ty, false, false, State { definition, ..State::default() })
     }
 
     /// An operator over other nodes, of which there is at least one.
     pub(crate) fn op(device: &Device, ty: TensorType, op: Op, inputs: Vec<Arc<Node>>) -> Arc<Node> {
         let tracked = inputs.iter().any(|node| node.tracked);
         let definition = Some(Definition::Op(op, inputs));
-        Node::new(device, ty, tracked, false, State { definition, value: None })
+        Node::new(device, ty, tracked, false, State { definition, ..State::default() })
     }
 
     /// The same value, through which no gradient goes; by which one may be asked for if it is a parameter.
@@ -84,7 +86,7 @@ impl Node {
                 Some(Definition::Op(same.into(), vec![self.clone()]))
             }
         };
-        Node::new(&self.device, self.ty, parameter, parameter, State { definition, value })
+        Node::new(&self.device, self.ty, parameter, parameter, State { definition, value, spent: false })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -104,6 +106,17 @@ impl Node {
         let mut state = self.state();
         state.value = Some(value);
         let forgotten = if self.tracked && !self.parameter { None } else { state.definition.take() };
+        drop(state);
+        if let Some(Definition::Op(_, inputs)) = forgotten {
+            drop_all(inputs);
+        }
+    }
+
+    /// Forgets how it was computed: no gradient goes through it any more.
+    pub(crate) fn spend(&self) {
+        let mut state = self.state();
+        state.spent = true;
+        let forgotten = state.definition.take();
         drop(state);
         if let Some(Definition::Op(_, inputs)) = forgotten {
             drop_all(inputs);

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use kiln_ops::Op;
-use kiln_planner::backend::Handle;
+use kiln_planner::backend::{Handle, Request};
 use kiln_planner::graph::{Entry, Graph, Node as GraphNode, Quant, ValueId};
 
+use crate::donate::fate;
 use crate::gradients::residuals;
 use crate::node::{Definition, Node};
 use crate::{Device, Error};
@@ -19,6 +20,8 @@ pub(crate) enum Purpose {
     Look,
     /// A step of training ends with them.
     Finish,
+    /// A step of training ends with them, and gradients of what they were recorded from will not be asked for again.
+    Spend,
 }
 
 /// Computes `targets`, and every recorded tensor that is held outside and lies on the way.
@@ -26,9 +29,25 @@ pub(crate) enum Purpose {
 /// What is only looked at may still be differentiated; then what its gradients will need is computed into
 /// memory of its own too, so that nothing is computed twice.
 pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) -> Result<(), Error> {
+    loop {
+        let before = device.givings();
+        if attempt(device, targets, purpose)? {
+            return Ok(());
+        }
+        // Another thread's run took memory that this one read the definitions of: what it computes has a value when it
+        // is done. Without such a run the memory is gone for good.
+        if device.givings() == before && before.0 == before.1 {
+            return Err(Error::Spent);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// [`realize`], or false where a leaf has no memory.
+fn attempt(device: &Device, targets: &[Arc<Node>], purpose: Purpose) -> Result<bool, Error> {
     let part = Part::of(targets, |node| node.state().value.is_some());
     if part.steps.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let mut wanted: HashSet<u64> = targets.iter().map(|node| node.number).collect();
     if purpose == Purpose::Look {
@@ -39,28 +58,47 @@ pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) 
         .filter(|&i| wanted.contains(&part.steps[i].node.number) || part.steps[i].node.is_held())
         .collect();
 
-    let key = part.key(&outputs);
+    let fate = fate(&part, targets, &outputs, purpose == Purpose::Spend);
+    let request = Request { limit: device.memory_budget(), donated: fate.dying };
+    let key = part.key(&outputs, &request);
     let cached = device.cache().get(&key);
     let plan = match cached {
         Some(plan) => plan,
         None => {
             let graph = part.graph(&outputs)?;
             device.count_plan();
-            let prepared = device.backend().prepare(&graph, 0)?;
+            let prepared = device.backend().prepare_for(&graph, 0, &request)?;
+            device.count_again(prepared.again());
             device.cache().insert(key, prepared)
         }
     };
-    let inputs: Vec<Handle> = part.leaves.iter().filter_map(|node| node.state().value.clone()).collect();
+    let _giving = (!request.donated.is_empty()).then(|| device.give());
+    let Some(inputs) = part.inputs(&request.donated) else { return Ok(false) };
+    let places: HashSet<*const ()> = inputs.iter().map(place).collect();
     let given: usize = inputs.iter().map(|handle| handle.bytes()).sum();
     let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
-    let values = plan.run(inputs)?;
-    let made: usize = values.iter().map(|handle| handle.bytes()).sum();
+    let values = match plan.run_or_return(inputs) {
+        Ok(values) => values,
+        Err(refused) => {
+            part.give_back(refused.inputs);
+            return Err(refused.error.into());
+        }
+    };
+    let made: usize = values.iter().filter(|value| !places.contains(&place(value))).map(|value| value.bytes()).sum();
     device.count_run((given + made) as u64 + plan.arena_bytes());
     drop(plan);
     for (&i, value) in outputs.iter().zip(values) {
         part.steps[i].node.realize(value);
     }
-    Ok(())
+    for node in fate.spent {
+        node.spend();
+    }
+    Ok(true)
+}
+
+/// Where a tensor's memory is, to tell one from another.
+fn place(handle: &Handle) -> *const () {
+    Arc::as_ptr(handle).cast()
 }
 
 /// The part of what was recorded that is still to be computed.
@@ -122,11 +160,53 @@ impl Part {
             known.insert(node.number, Operand::Step(part.steps.len()));
             part.steps.push(Step { node, how });
         }
+        part.sort();
         part
     }
 
+    /// Puts the steps in the order they were recorded in: forward, backward, update, where planning begins its search.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.steps.len()).collect();
+        order.sort_by_key(|&i| self.steps[i].node.number);
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        self.steps.sort_by_key(|step| step.node.number);
+        for step in &mut self.steps {
+            let How::Op(_, inputs) = &mut step.how else { continue };
+            for input in inputs {
+                if let Operand::Step(i) = input {
+                    *i = place[*i];
+                }
+            }
+        }
+    }
+
+    /// The leaves' memory: what is `donated` with the leaf's handle. None where one has none.
+    fn inputs(&self, donated: &[usize]) -> Option<Vec<Handle>> {
+        let mut inputs = Vec::with_capacity(self.leaves.len());
+        for (index, leaf) in self.leaves.iter().enumerate() {
+            let mut state = leaf.state();
+            match if donated.contains(&index) { state.value.take() } else { state.value.clone() } {
+                Some(value) => inputs.push(value),
+                None => {
+                    drop(state);
+                    self.give_back(inputs);
+                    return None;
+                }
+            }
+        }
+        Some(inputs)
+    }
+
+    /// Gives leaves their memory again.
+    fn give_back(&self, inputs: Vec<Handle>) {
+        for (leaf, value) in self.leaves.iter().zip(inputs) {
+            leaf.state().value = Some(value);
+        }
+    }
+
     /// Bytes that are equal exactly where the same plan does.
-    fn key(&self, outputs: &[usize]) -> Vec<u8> {
+    fn key(&self, outputs: &[usize], request: &Request) -> Vec<u8> {
         let mut key = Vec::with_capacity(32 * self.steps.len());
         let number = |key: &mut Vec<u8>, value: usize| key.extend((value as u32).to_le_bytes());
         number(&mut key, self.leaves.len());
@@ -154,7 +234,9 @@ impl Part {
                 }
             }
         }
-        outputs.iter().for_each(|&i| number(&mut key, i));
+        number(&mut key, outputs.len());
+        outputs.iter().chain(&request.donated).for_each(|&i| number(&mut key, i));
+        key.extend(request.limit.unwrap_or(u64::MAX).to_le_bytes());
         key
     }
 

@@ -69,7 +69,7 @@ const EFFORT: Effort = Effort { sequences: usize::MAX, bumps: 30 };
 /// Sets kept by the beam that stands in for an order search out of nodes.
 const BEAM: usize = 32;
 /// Orders that are placed before all of them are walked.
-const FAVOURITES: usize = 6;
+const FAVOURITES: usize = 7;
 
 /// Chooses an order and offsets, and proves them best where the budget allows.
 ///
@@ -78,9 +78,23 @@ const FAVOURITES: usize = 6;
 /// # Errors
 /// If the problem contradicts itself (see [`SolveError`]); never for lack of nodes.
 pub fn solve(problem: &Problem, budget: &Budget) -> Result<Solution, SolveError> {
+    solve_from(problem, budget, &[])
+}
+
+/// [`solve`], with an order that the caller knows: the answer is never worse than the best that rules place of it.
+/// An empty one is none.
+///
+/// # Errors
+/// As for [`solve`], and [`SolveError::Order`] if the steps can't run in that order.
+pub fn solve_from(problem: &Problem, budget: &Budget, known: &[StepId]) -> Result<Solution, SolveError> {
     let model = Model::new(problem)?;
+    let known = if known.is_empty() {
+        None
+    } else {
+        Some(Order { bound: peak(&bounds(&model, known)?), steps: known.to_vec() })
+    };
     let mut meter = Meter { used: 0, limit: budget.nodes };
-    let (orders, mut lower_bound) = search_orders(&model, &mut meter);
+    let (orders, mut lower_bound) = search_orders(&model, known, &mut meter);
     let best = place_orders(&model, &orders, &mut lower_bound, &mut meter);
     let live = conflict::lifetimes(&model, &best.order);
     let (arena, offsets) = (best.placement.arena, best.placement.offsets);
@@ -96,10 +110,40 @@ pub fn solve(problem: &Problem, budget: &Budget) -> Result<Solution, SolveError>
     })
 }
 
-/// A few orders, best bound first, and a bound that holds for all orders.
-fn search_orders(model: &Model, meter: &mut Meter) -> (Vec<Order>, u64) {
+/// The least arena while each step runs, in the order `order` of all steps.
+///
+/// # Errors
+/// As for [`solve`], and [`SolveError::Order`] if the steps can't run in that order.
+pub fn profile(problem: &Problem, order: &[StepId]) -> Result<Vec<u64>, SolveError> {
+    bounds(&Model::new(problem)?, order)
+}
+
+fn bounds(model: &Model, order: &[StepId]) -> Result<Vec<u64>, SolveError> {
+    let mut walk = walk::Walk::new(model);
+    let mut bounds = Vec::with_capacity(order.len());
+    for &step in order {
+        if step >= model.nodes.len() || !walk.is_ready(step) {
+            return Err(SolveError::Order { step });
+        }
+        bounds.push(walk.bound(model, step));
+        walk.run(model, step);
+    }
+    match (0..model.nodes.len()).find(|&step| !walk.done.has(step)) {
+        Some(step) => Err(SolveError::Order { step }),
+        None => Ok(bounds),
+    }
+}
+
+fn peak(bounds: &[u64]) -> u64 {
+    bounds.iter().copied().max().unwrap_or(0)
+}
+
+/// A few orders, best bound first, `known` among them, and a bound that holds for all orders.
+fn search_orders(model: &Model, known: Option<Order>, meter: &mut Meter) -> (Vec<Order>, u64) {
     let floor = bound::static_bound(model);
     let mut orders = order::greedy_orders(model, floor);
+    orders.extend(known);
+    orders.sort_by_key(|o| o.bound);
     let ceiling = orders[0].bound.max(floor);
     let mut lower_bound = ceiling;
     if ceiling > floor {

@@ -72,6 +72,9 @@ pub(super) fn greedy_orders(model: &Model, floor: u64) -> Vec<Order> {
         greedy(model, |_, m| (m.after, m.bound)),
         greedy(model, |w, m| (newest(w, m), m.after)),
         greedy(model, |_, _| ()),
+        // As given, but what frees memory at once: a step of training as it was recorded, with each parameter updated
+        // as soon as its gradient is there.
+        greedy(model, |_, m| m.after >= m.before),
     ];
     tidy(&mut orders);
     orders

@@ -189,6 +189,11 @@ pub enum SolveError {
         /// How many steps can never run.
         blocked: usize,
     },
+    /// An order that was given does not have each step once, after all that it waits for.
+    Order {
+        /// The first step that can't run where it stands, or that is not there.
+        step: StepId,
+    },
     /// Sizes, tails and alignments add up to more than 2^62 bytes.
     Overflow {
         /// The buffer or, past the last one, the scratch at which the sum leaves the range.
@@ -231,6 +236,7 @@ impl fmt::Display for SolveError {
             Self::Cycle { step, blocked } => {
                 write!(f, "{blocked} steps wait for each other, step {step} among them")
             }
+            Self::Order { step } => write!(f, "the order given lacks step {step}, or runs it too early"),
             Self::Overflow { item } => {
                 write!(f, "sizes add up to more than 2^62 bytes at item {item}")
             }

@@ -23,7 +23,8 @@ pub(super) struct Move {
     pub(super) step: usize,
     /// Least arena while it runs.
     pub(super) bound: u64,
-    /// Bytes live after it.
+    /// Bytes live before it and after it.
+    pub(super) before: u64,
     pub(super) after: u64,
     /// Running it now cannot make any bound of a later step worse than running it later would.
     pub(super) free: bool,
@@ -62,6 +63,11 @@ impl Walk {
         }
     }
 
+    /// Whether `step` has not run, and everything before it has.
+    pub(super) fn is_ready(&self, step: usize) -> bool {
+        self.waits[step] == 0 && !self.done.has(step)
+    }
+
     /// Whether `item`, an input of a ready step, is dead after that step.
     pub(super) fn dies(&self, model: &Model, item: usize) -> bool {
         self.readers[item] == 1 && !model.items[item].keep
@@ -75,9 +81,8 @@ impl Walk {
 
     pub(super) fn moves(&self, model: &Model) -> Vec<Move> {
         let load = Load::new(model, self.live.iter().copied());
-        let ready = |&s: &usize| self.waits[s] == 0 && !self.done.has(s);
         (0..model.nodes.len())
-            .filter(ready)
+            .filter(|&s| self.is_ready(s))
             .map(|step| {
                 let node = &model.nodes[step];
                 let dies = |i: usize| self.dies(model, i);
@@ -87,6 +92,7 @@ impl Walk {
                 Move {
                     step,
                     bound: step_bound(model, &load, step, dies),
+                    before: load.bytes(),
                     after: load.bytes() + born.bytes() - dead.bytes(),
                     free: !model.has_tails && born.never_above(&dead),
                 }

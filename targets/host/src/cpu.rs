@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use kiln_core::TensorType;
 use kiln_kernels::table::{self, Operand, Operation};
 use kiln_ops::{Cost, Effect, Op, QuantRef};
-use kiln_planner::backend::{Backend, BackendError, Handle, Memory, MemoryInfo, Prepared};
+use kiln_planner::backend::{Backend, BackendError, Handle, Memory, MemoryInfo, Prepared, Refused, Request};
 use kiln_planner::graph::Graph;
 use kiln_planner::solve::Budget;
-use kiln_planner::{Options, plan};
+use kiln_planner::{Again, Options, plan_over};
 
 use crate::{Buffer, Executor, Threads, native_target};
 
@@ -148,14 +148,21 @@ impl Backend for Cpu {
     }
 
     fn prepare(&self, graph: &Graph, entry: usize) -> Result<Box<dyn Prepared>, BackendError> {
+        self.prepare_for(graph, entry, &Request::default())
+    }
+
+    fn prepare_for(&self, graph: &Graph, entry: usize, request: &Request) -> Result<Box<dyn Prepared>, BackendError> {
         let name = graph.entries[entry].name.clone();
         // Searching for the smallest arena takes longer than it is worth where memory is plenty.
-        let options = Options { external: true, budget: Budget { nodes: 0 }, ..Options::for_target(native_target()) };
-        let planned = plan(graph, &options)?;
+        let (budget, ram) = (Budget { nodes: 0 }, request.limit);
+        let options = Options { external: true, budget, ram, ..Options::for_target(native_target()) };
+        let planned = plan_over(graph, &options, &request.donated)?;
         let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
-        let steps = planned.entries.get(entry).map_or(&[][..], |entry| &entry.steps);
+        let own = planned.entries.get(entry);
+        let steps = own.map_or(&[][..], |entry| &entry.steps);
         let costs: Vec<Cost> = steps.iter().map(|step| step.cost).collect();
         let executor = Executor::new(&planned.bytes, &name, self.threads.clone(), &costs).map_err(failed)?;
+        let executor = executor.with_over(own.map_or(&[][..], |entry| &entry.over));
         let sizes = |ids: &[kiln_planner::graph::ValueId]| {
             ids.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0) as usize).collect()
         };
@@ -168,8 +175,9 @@ impl Backend for Cpu {
             });
             (observer, times.collect())
         });
+        let again = own.map_or(Again::default(), |entry| entry.again);
         let outputs = sizes(&graph.entries[entry].outputs);
-        Ok(Box::new(Ready { executor, outputs, pool: self.pool.clone(), observed }))
+        Ok(Box::new(Ready { executor, outputs, pool: self.pool.clone(), observed, again }))
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
@@ -187,6 +195,14 @@ fn buffer(handle: &Handle) -> Result<&Buffer, BackendError> {
     held.ok_or(BackendError::Foreign { device: NAME.to_owned() })
 }
 
+/// Where an output of a run lies.
+enum Place {
+    /// In memory of its own.
+    Own(Buffer),
+    /// In an input's, which nobody needs any more.
+    Over(usize),
+}
+
 /// A planned entry.
 struct Ready {
     executor: Executor,
@@ -194,32 +210,72 @@ struct Ready {
     pool: Arc<Pool>,
     /// Where someone looks at how long its steps take.
     observed: Option<(Observer, Vec<StepTime>)>,
+    again: Again,
+}
+
+impl Ready {
+    /// Computes the outputs, those that can over an input that is `own`: that nobody else has a handle of.
+    fn compute(&mut self, inputs: &[Handle], own: &[bool]) -> Result<Vec<Place>, BackendError> {
+        let buffers = inputs.iter().map(buffer).collect::<Result<Vec<_>, _>>()?;
+        let place = |(output, &len): (usize, &usize)| match self.executor.over(output) {
+            Some(input) if own.get(input) == Some(&true) => Ok(Place::Over(input)),
+            _ => self.pool.take(len).map(Place::Own),
+        };
+        let mut outputs = self.outputs.iter().enumerate().map(place).collect::<Result<Vec<_>, _>>()?;
+        let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
+        let own = |place| match place {
+            &mut Place::Own(ref mut buffer) => Some(buffer),
+            Place::Over(_) => None,
+        };
+        let mut places: Vec<Option<&mut Buffer>> = outputs.iter_mut().map(own).collect();
+        let mut last = Instant::now();
+        let times = self.observed.as_mut().map(|(_, times)| times);
+        let mut note = times.map(|times| {
+            |step: usize| {
+                let now = Instant::now();
+                if let Some(step) = times.get_mut(step) {
+                    step.time = now - last;
+                }
+                last = now;
+            }
+        });
+        let done = |step| {
+            if let Some(note) = &mut note {
+                note(step);
+            }
+        };
+        // SAFETY: what is written over has one handle, which this run was given.
+        unsafe { self.executor.run_over(&buffers, &mut places, done) }.map_err(failed)?;
+        if let Some((observer, times)) = &self.observed {
+            observer(times);
+        }
+        Ok(outputs)
+    }
 }
 
 impl Prepared for Ready {
     fn run(&mut self, inputs: Vec<Handle>) -> Result<Vec<Handle>, BackendError> {
-        let mut outputs = self.outputs.iter().map(|&len| self.pool.take(len)).collect::<Result<Vec<_>, _>>()?;
-        let buffers = inputs.iter().map(buffer).collect::<Result<Vec<_>, _>>()?;
-        let failed = |e: crate::RunError| BackendError::Failed { device: NAME.to_owned(), what: e.to_string() };
-        match &mut self.observed {
-            None => self.executor.run(&buffers, &mut outputs).map_err(failed)?,
-            Some((observer, times)) => {
-                let mut last = Instant::now();
-                let note = |step: usize| {
-                    let now = Instant::now();
-                    if let Some(step) = times.get_mut(step) {
-                        step.time = now - last;
-                    }
-                    last = now;
-                };
-                self.executor.run_with(&buffers, &mut outputs, note).map_err(failed)?;
-                observer(times);
-            }
-        }
+        self.run_or_return(inputs).map_err(|refused| refused.error)
+    }
+
+    fn run_or_return(&mut self, mut inputs: Vec<Handle>) -> Result<Vec<Handle>, Box<Refused>> {
+        let own: Vec<bool> = inputs.iter_mut().map(|handle| Arc::get_mut(handle).is_some()).collect();
+        let outputs = match self.compute(&inputs, &own) {
+            Ok(outputs) => outputs,
+            Err(error) => return Err(Box::new(Refused { error, inputs })),
+        };
+        let held = outputs.into_iter().map(|place| match place {
+            Place::Own(buffer) => self.pool.hold(buffer),
+            Place::Over(input) => inputs[input].clone(),
+        });
+        let handles: Vec<Handle> = held.collect();
         let arena = self.executor.arena_bytes() as u64;
-        let handles: Vec<Handle> = outputs.into_iter().map(|buffer| self.pool.hold(buffer)).collect();
         self.pool.peak.fetch_max(self.pool.tensors.load(Ordering::Relaxed) + arena, Ordering::Relaxed);
         Ok(handles)
+    }
+
+    fn again(&self) -> Again {
+        self.again
     }
 
     fn arena_bytes(&self) -> u64 {

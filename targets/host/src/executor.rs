@@ -4,6 +4,7 @@
 use kiln_core::plan::{ALIGN, CONSTANTS, EXTERNAL, NO_EXTENT, Place, STEP_DOWN, StepKind};
 use kiln_core::{Call, Direction, Error, MAX_OPERANDS, Plan, Row, RowRange, Window};
 use kiln_ops::Cost;
+use kiln_planner::Over;
 
 use crate::runner::ROWS;
 use crate::threads::Share;
@@ -19,6 +20,8 @@ pub struct Executor {
     steps: Vec<Step>,
     inputs: Vec<u64>,
     outputs: Vec<u64>,
+    /// For each output the input that it may lie over.
+    over: Vec<Option<usize>>,
 }
 
 /// A step, as far as it is the same in every run.
@@ -126,7 +129,26 @@ impl Executor {
         let scratch = if more > 0 { scratch.collect::<Result<Vec<_>, _>>()? } else { Vec::new() };
         let (inputs, outputs) = externals.split_at(found.inputs.len());
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
-        Ok(Executor { arena, threads, scratch, steps, inputs, outputs, plan })
+        let over = vec![None; outputs.len()];
+        Ok(Executor { arena, threads, scratch, steps, inputs, outputs, over, plan })
+    }
+
+    /// Lets outputs lie over inputs, as the plan found that they can.
+    pub(crate) fn with_over(mut self, over: &[Over]) -> Executor {
+        let inputs = self.inputs.len();
+        for pair in over.iter().filter(|pair| pair.input < inputs && pair.output < self.outputs.len()) {
+            self.over[pair.output] = Some(pair.input);
+            let own = |operand: &Operand| matches!(operand.place, Spot::External(slot) if slot == inputs + pair.output);
+            let writers = self.steps.iter_mut().filter(|step| step.operands[step.inputs..].iter().any(own));
+            // A walk in order, where the rows that are read are others than those written.
+            writers.filter(|_| !pair.shared).for_each(|step| step.shares = 1);
+        }
+        self
+    }
+
+    /// The input that an output may lie over.
+    pub(crate) fn over(&self, output: usize) -> Option<usize> {
+        self.over.get(output).copied().flatten()
     }
 
     /// Bytes of the arena: what the plan needs beyond inputs, outputs and constants.
@@ -140,21 +162,34 @@ impl Executor {
     ///
     /// [`RunError`] where there are more or fewer, or one has other bytes; nothing is computed then.
     pub fn run(&mut self, inputs: &[&Buffer], outputs: &mut [Buffer]) -> Result<(), RunError> {
-        self.run_with(inputs, outputs, |_| ())
+        let mut all: Vec<Option<&mut Buffer>> = outputs.iter_mut().map(Some).collect();
+        // SAFETY: no output lies over an input.
+        unsafe { self.run_over(inputs, &mut all, |_| ()) }
     }
 
-    /// The same, and calls `done` with the number of each step when it is computed.
+    /// [`Executor::run`] where an output without memory lies over the input that [`Executor::over`] says. Calls `done` with the
+    /// number of each step when it is computed.
     ///
-    /// # Errors
+    /// # Safety
     ///
-    /// As for [`Executor::run`].
-    pub fn run_with(
+    /// Nothing else reads or writes those inputs' bytes meanwhile, and no two of the inputs are the same memory as one
+    /// of them.
+    pub(crate) unsafe fn run_over(
         &mut self,
         inputs: &[&Buffer],
-        outputs: &mut [Buffer],
+        outputs: &mut [Option<&mut Buffer>],
         mut done: impl FnMut(usize) + Send,
     ) -> Result<(), RunError> {
-        let given = inputs.iter().map(|b| b.len()).chain(outputs.iter().map(|b| b.len()));
+        // What lies over an input that is not there has no bytes, so it is refused below, or never written.
+        let placed = |(output, own): (usize, &Option<&mut Buffer>)| match own {
+            Some(buffer) => (buffer.len(), buffer.pointer()),
+            None => {
+                let input = self.over(output).and_then(|input| inputs.get(input));
+                input.map_or((0, std::ptr::null_mut()), |buffer| (buffer.len(), buffer.pointer()))
+            }
+        };
+        let outputs: Vec<(usize, *mut u8)> = outputs.iter().enumerate().map(placed).collect();
+        let given = inputs.iter().map(|b| b.len()).chain(outputs.iter().map(|b| b.0));
         let wanted = self.inputs.iter().chain(&self.outputs);
         if inputs.len() != self.inputs.len() || outputs.len() != self.outputs.len() {
             let want = self.inputs.len() + self.outputs.len();
@@ -166,9 +201,10 @@ impl Executor {
                 return Err(RunError::Input { index, name, want, given: given as u64 });
             }
         }
-        // Outputs are borrowed mutably, so they are apart from one another and from the inputs.
-        let externals: Vec<*mut u8> =
-            inputs.iter().map(|b| b.pointer()).chain(outputs.iter().map(|b| b.pointer())).collect();
+        // Outputs are borrowed mutably, so they are apart from one another and from the inputs; those over inputs are
+        // apart from all but theirs, which every step that reads it comes before or may lie under (the planner's
+        // `donate`).
+        let externals: Vec<*mut u8> = inputs.iter().map(|b| b.pointer()).chain(outputs.iter().map(|b| b.1)).collect();
         let externals = Externals(externals);
         let mut all = || {
             for (index, step) in self.steps.iter().enumerate() {
@@ -213,8 +249,9 @@ impl Executor {
             unsafe { step.row.run(&call) };
         } else {
             let share = Share { row: step.row, inputs, outputs, parameters, rows: step.rows, count: step.shares };
-            // SAFETY: as above. `Step::shares` saw that what is written overlaps nothing; `new` made as much scratch
-            // for each further share as the step has.
+            // SAFETY: as above. `Step::shares` saw that what is written overlaps nothing, but for an input that each row
+            // reads only where it writes (`with_over`); `new` made as much scratch for each further share as the step
+            // has.
             unsafe { share.run(scratch, &self.scratch) };
         }
         Some(())
@@ -257,7 +294,7 @@ impl Operand {
         }
         match (&self.place, &other.place) {
             (Spot::Arena(a), Spot::Arena(b)) => *a < b + other.bytes && *b < a + self.bytes,
-            // Outputs are buffers of their own.
+            // Outputs are buffers of their own, or `with_over` has seen to it.
             (Spot::External(a), Spot::External(b)) => a == b,
             _ => false,
         }

@@ -1,10 +1,11 @@
 //! `kiln plan`.
 
 use kiln_boards::Board;
+use kiln_build::ModelError;
 use kiln_codegen::{target_of, whole_file};
 use kiln_core::TargetId;
 use kiln_planner::graph::Graph;
-use kiln_planner::{Options, Planned};
+use kiln_planner::{Options, PlanError, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
@@ -59,10 +60,32 @@ fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) 
         }
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
-            reports.push(report(&file.name, planned, board, ram)?);
+            let report = report(&file.name, planned, board, ram)?;
+            reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
+                Some(limit) => within(file, graph, board, limit, report)?,
+                None => report,
+            });
         }
     }
     Ok(reports)
+}
+
+/// The report on a plan that computes values again to fit `limit`; `plain`, which does not, where that is not enough.
+fn within(
+    file: &ModelFile,
+    graph: &Graph,
+    board: &Board,
+    limit: u64,
+    mut plain: PlanReport,
+) -> Result<PlanReport, CliError> {
+    match file.plan(graph, &Options { ram: Some(limit), ..Options::for_target(target_of(board)) }) {
+        Ok(planned) => report(&file.name, &planned, board, Some(limit)),
+        Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
+            plain.ram.least = Some(shortage.least).filter(|&least| least < plain.ram.total);
+            Ok(plain)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether some board fits whose memory is known: without `--ram`, everything fits the host.

@@ -35,6 +35,9 @@ pub struct PlanReport {
     pub peak: Option<Peak>,
     /// What is too small; empty when the model fits.
     pub short: Vec<Short>,
+    /// Entries in which values are computed again to fit `ram.limit`; not there where none is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<Again>,
     /// The steps in the order they run.
     pub steps: Vec<Step>,
     /// What lies where, and when.
@@ -58,6 +61,23 @@ pub struct Ram {
     pub limit: Option<u64>,
     /// The board's region; `None` on a board without regions.
     pub region: Option<String>,
+    /// The least `total` to which computing values again was found to bring it, where that is more than `limit`; not there
+    /// otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<u64>,
+}
+
+/// What an entry computes again, in place of keeping it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Again {
+    /// The entry.
+    pub entry: String,
+    /// Steps that run a second time.
+    pub steps: usize,
+    /// Their multiply-accumulates.
+    pub macs: u64,
+    /// Bytes by which the entry's arena is smaller.
+    pub saved: u64,
 }
 
 /// Flash, in bytes.

@@ -19,7 +19,7 @@ use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
 use crate::CliError;
-use json::{Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
+use json::{Again, Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
 use operands::Operands;
 
 /// The report on `planned` for `board`, whose RAM counts as at most `ram` bytes.
@@ -66,6 +66,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             total: needs.ram,
             limit: ram_bytes.into_iter().chain(ram).min(),
             region: ram_region.map(|r| r.name.clone()),
+            least: None,
         },
         flash: Flash {
             constants: planned.constants_bytes,
@@ -80,12 +81,19 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
         optimal: planned.entries.iter().any(|e| e.arena == planned.arena_bytes && e.optimal),
         peak: (!entry.steps.is_empty()).then(|| peak(entry, &names)),
         short: Vec::new(),
+        again: planned.entries.iter().filter_map(again).collect(),
         steps: steps.collect(),
         tensors: tensors.collect(),
     };
     report.short = shortages(&report);
     report.fits = report.short.is_empty();
     Ok(report)
+}
+
+/// What an entry computes again.
+fn again(entry: &PlannedEntry) -> Option<Again> {
+    let again = Some(entry.again).filter(|again| again.steps > 0)?;
+    Some(Again { entry: entry.name.clone(), steps: again.steps, macs: again.macs, saved: again.saved })
 }
 
 fn shortages(report: &PlanReport) -> Vec<Short> {

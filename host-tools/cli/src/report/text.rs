@@ -49,6 +49,15 @@ fn header(report: &PlanReport) -> String {
         counted(report.steps.len(), "step"),
         thousands(macs)
     ));
+    for again in &report.again {
+        text.push_str(&format!(
+            "Again  {} of '{}', {} multiply-accumulates more, for {} bytes of arena less\n",
+            counted(again.steps, "step"),
+            printable(&again.entry),
+            thousands(again.macs),
+            thousands(again.saved)
+        ));
+    }
     text.push_str(&format!("Time   {}\n", time::line(report)));
     text
 }
@@ -145,6 +154,9 @@ pub fn shortage(report: &PlanReport) -> String {
             thousands(short.needed.saturating_sub(short.limit)),
         ));
         text.push_str(&if ram { blame_ram(report) } else { blame_flash(report) });
+    }
+    if let Some(least) = report.ram.least {
+        text.push_str(&format!("\nComputing values again would bring it to {} bytes at least.", thousands(least)));
     }
     text.push_str("\nTake a board with more memory (kiln plan MODEL --board all lists them) or a smaller model.");
     text

@@ -193,3 +193,49 @@ fn references_run_on_a_board() {
 fn training_rows_run_on_a_board() {
     runs_on_a_board(&training().graph, false);
 }
+
+/// Values made one after the other, and read in the reverse order: like activations of a training step.
+fn there_and_back(name: &str) -> Maker {
+    let mut m = Maker::new(name);
+    let mut values = vec![m.input("x", DType::F32, &[64, 64])];
+    for _ in 0..9 {
+        values.push(m.node(Map { function: Function::Tanh }, &[values[values.len() - 1]]));
+    }
+    let mut back = values[9];
+    for &value in values[1..9].iter().rev() {
+        back = m.node(Map { function: Function::Mul }, &[back, value]);
+    }
+    m.output(Map { function: Function::Neg }, &[back]);
+    m
+}
+
+#[test]
+fn a_plan_within_less_ram_computes_values_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = arg(&there_and_back("back").file(&folder));
+    let json = |ram: &[&str], code: i32| -> serde_json::Value {
+        let ran = crate::support::kiln(["plan", &model, "--json"].iter().chain(ram));
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        serde_json::from_str(&ran.stdout).unwrap()
+    };
+    let plain = json(&[], 0);
+    let unaided = plain["ram"]["total"].as_u64().unwrap();
+    assert!(plain.get("again").is_none() && plain["ram"].get("least").is_none());
+    let ram = (unaided * 6 / 10).to_string();
+    let small = json(&["--ram", &ram], 0);
+    assert!(small["ram"]["total"].as_u64().unwrap() <= unaided * 6 / 10);
+    let again = &small["again"][0];
+    let steps = small["steps"].as_array().unwrap();
+    let named = steps.iter().filter(|step| step["name"].as_str().unwrap().ends_with(" (again)")).count();
+    assert_eq!(again["steps"], named);
+    assert_eq!(again["saved"].as_u64().unwrap(), unaided - small["ram"]["arena"].as_u64().unwrap());
+    assert_eq!(again["entry"], "infer");
+    let text = kiln_fine(["plan", &model, "--ram", &ram]);
+    assert!(text.contains(&format!("Again  {named} steps of 'infer'")), "{text}");
+
+    // What is called reachable is.
+    let least = json(&["--ram", "100"], 1)["ram"]["least"].as_u64().unwrap();
+    assert!(json(&["--ram", &least.to_string()], 0)["ram"]["total"].as_u64().unwrap() <= least);
+    let ran = crate::support::kiln(["plan", &model, "--ram", "100"]);
+    assert!(ran.stderr.contains("Computing values again would bring it to"), "{}", ran.stderr);
+}

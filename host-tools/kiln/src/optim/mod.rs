@@ -16,6 +16,9 @@ pub use slots::Slots;
 
 pub use update::Updates;
 
+use std::borrow::Borrow;
+
+use crate::realize::Purpose;
 use crate::{Device, Error, Gradients, Module, Tensor};
 
 /// What moves parameters along their gradients. Its state is a module's: it is saved, loaded and moved as one.
@@ -34,7 +37,7 @@ use crate::{Device, Error, Gradients, Module, Tensor};
 /// for _ in 0..50 {
 ///     let loss = (layer.forward(&x) - y.clone()).square().mean();
 ///     let gradients = loss.backward()?;
-///     sgd.step(0.02, &mut layer, &gradients)?;
+///     sgd.step(0.02, &mut layer, gradients)?;
 ///     losses.push(loss.into_scalar()?);
 /// }
 /// assert!(losses[49] < 0.01 * losses[0]);
@@ -56,6 +59,11 @@ pub trait Optimizer: Module {
     /// Replaces each parameter of `module` that has a gradient, and computes the new ones, this optimizer's state,
     /// the module's buffers, and the number that the gradients are of, if a tensor of it is still held.
     ///
+    /// Gradients given by value are given away, with all that was recorded up to them: then the new parameters and the
+    /// new state are written over the old ones, which takes the least memory. A tensor, or a clone of the module, that
+    /// is held outside keeps its numbers. What was computed on the way keeps its numbers too, but no gradient can be
+    /// asked for through it any more ([`Error::Spent`]). With `&gradients` everything stays as it is.
+    ///
     /// # Errors
     ///
     /// [`Error`] if the device has no memory. The step is recorded then, and not computed.
@@ -63,8 +71,33 @@ pub trait Optimizer: Module {
     /// # Panics
     ///
     /// If a parameter has another shape than the optimizer was made for.
-    fn step<M: Module>(&mut self, learning_rate: f64, module: &mut M, gradients: &Gradients) -> Result<(), Error> {
-        let numbers = self.numbers(learning_rate, gradients.device());
-        self.record(&numbers, module, gradients).compute()
+    fn step<M: Module>(
+        &mut self,
+        learning_rate: f64,
+        module: &mut M,
+        gradients: impl StepGradients,
+    ) -> Result<(), Error> {
+        let numbers = self.numbers(learning_rate, gradients.borrow().device());
+        gradients.update(|gradients| self.record(&numbers, module, gradients))
+    }
+}
+
+/// The gradients of a step: `&gradients`, or `gradients` given away.
+pub trait StepGradients: Borrow<Gradients> + Sized {
+    /// Computes what `record` makes of them.
+    fn update(self, record: impl FnOnce(&Gradients) -> Updates) -> Result<(), Error>;
+}
+
+impl StepGradients for &Gradients {
+    fn update(self, record: impl FnOnce(&Gradients) -> Updates) -> Result<(), Error> {
+        record(self).compute()
+    }
+}
+
+impl StepGradients for Gradients {
+    fn update(self, record: impl FnOnce(&Gradients) -> Updates) -> Result<(), Error> {
+        let updates = record(&self);
+        drop(self);
+        updates.compute_as(Purpose::Spend)
     }
 }

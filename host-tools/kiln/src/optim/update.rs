@@ -69,11 +69,16 @@ impl Updates {
     ///
     /// If there are tensors of several devices.
     #[track_caller]
-    pub fn compute(mut self) -> Result<(), Error> {
+    pub fn compute(self) -> Result<(), Error> {
+        self.compute_as(Purpose::Finish)
+    }
+
+    #[track_caller]
+    pub(super) fn compute_as(mut self, purpose: Purpose) -> Result<(), Error> {
         self.0.retain(|node| node.state().value.is_none());
         let Some(first) = self.0.first() else { return Ok(()) };
         assert!(self.0.iter().all(|node| node.device == first.device), "a step over tensors of several devices");
-        realize(&first.device, &self.0, Purpose::Finish)
+        realize(&first.device, &self.0, purpose)
     }
 }
 

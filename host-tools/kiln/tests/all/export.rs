@@ -52,7 +52,8 @@ fn a_recorded_network_becomes_layers() {
         })
         .collect();
     use Activation::{Relu, Relu6};
-    assert_eq!(activations, [Relu, Activation::None, Relu6, Relu, Activation::None]);
+    // In the order in which the layers' last operations were recorded.
+    assert_eq!(activations, [Activation::None, Relu, Relu6, Relu, Activation::None]);
 
     let image = x.to_vec().unwrap();
     let recorded = y.to_vec().unwrap();

@@ -1,6 +1,8 @@
 //! Recorded tensors, modules and training against plain references.
 
+mod budget;
 mod curve;
+mod donate;
 mod export;
 mod gradients;
 mod layers;

@@ -89,7 +89,7 @@ fn the_loss_that_is_held_is_computed_with_the_step() {
         let mut two = two(&device);
         let mut optimizer = Sgd::new(SgdConfig::default(), &two);
         let loss = loss(&two);
-        optimizer.step(0.1, &mut two, &loss.backward().unwrap()).unwrap();
+        optimizer.step(0.1, &mut two, loss.backward().unwrap()).unwrap();
         assert!(loss.is_realized());
         assert_eq!(device.runs(), 1);
     }

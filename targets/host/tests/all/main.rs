@@ -1,8 +1,10 @@
 //! Plans on the host: held against the graph's reference, and hostile ones.
 
+mod again;
 mod assigns;
 mod canaries;
 mod check;
+mod donate;
 mod extents;
 mod generate;
 mod hostile_plans;
