@@ -3,7 +3,7 @@
 use kiln_boards::Board;
 use kiln_codegen::target_of;
 use kiln_core::TargetId;
-use kiln_planner::graph::Graph;
+use kiln_passes::Cleaned;
 use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
@@ -24,8 +24,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
-    let graph = file.graph()?;
-    let reports = reports(&file, &graph, &boards, args.ram)?;
+    let reports = reports(&file, &file.cleaned()?, &boards, args.ram)?;
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
@@ -49,17 +48,22 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
 }
 
 /// A report for each board; the plan is the same for boards of one CPU family.
-fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) -> Result<Vec<PlanReport>, CliError> {
+fn reports(
+    file: &ModelFile,
+    cleaned: &Cleaned,
+    boards: &[Board],
+    ram: Option<u64>,
+) -> Result<Vec<PlanReport>, CliError> {
     let mut plans: Vec<(TargetId, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
         let target = target_of(board);
         if !plans.iter().any(|(t, _)| *t == target) {
-            plans.push((target, file.plan(graph, &Options::for_target(target))?));
+            plans.push((target, file.plan(&cleaned.graph, &Options::for_target(target))?));
         }
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
-            reports.push(report(&file.name, planned, board, ram)?);
+            reports.push(report(&file.name, planned, cleaned.removed, board, ram)?);
         }
     }
     Ok(reports)
