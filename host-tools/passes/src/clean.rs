@@ -23,6 +23,7 @@ pub struct Cleaned {
 pub fn clean(mut graph: Graph) -> Result<Cleaned, PassError> {
     graph.validate()?;
     let mut work = MAX_WORK;
+    let mut visits = dead_channels::MAX_VISITS;
     let mut removed = Removed::default();
     // Ends: whatever changes takes away a node, a channel, or a view between a view and what it looks at.
     loop {
@@ -33,7 +34,7 @@ pub fn clean(mut graph: Graph) -> Result<Cleaned, PassError> {
             continue;
         }
         // Only when the others are done, so that what it counts is its own.
-        let narrow = |g: &mut Graph| dead_channels::run(g, CHANNEL_MULTIPLE, &mut removed);
+        let narrow = |g: &mut Graph| dead_channels::run(g, CHANNEL_MULTIPLE, &mut visits, &mut removed);
         if !checked("drop_dead_channels", &mut graph, narrow)? {
             return Ok(Cleaned { graph, removed });
         }

@@ -3,8 +3,8 @@
 //! What every pass promises: a valid graph stays valid; entries, their inputs and outputs keep
 //! their order, names, types and quantization; every output and every state has the same bits after
 //! every run as before the pass, by the operators' reference kernels; and a pass run twice changes
-//! nothing the second time (but for folding that [`MAX_WORK`] cut short, and very large graphs in
-//! [`drop_dead_channels`]). What passes may change: nodes, other values, and the numbers of all
+//! nothing the second time (but for folding that [`MAX_WORK`] cut short, and very large graphs that [`drop_dead_channels`]
+//! leaves half done). What passes may change: nodes, other values, and the numbers of all
 //! values.
 //!
 //! [`clean`] is what every graph goes through before it is planned.

@@ -62,7 +62,7 @@ fn output(graph: &Graph, node: &Node, x: Channels, bounds: &Bounds, visits: &mut
         Op::Reshape(_) | Op::Copy(_) => Some(x),
         _ if !int8(&node.output) || !node.inputs.iter().all(int8) => None,
         Op::Pool2d(pool) => pooled(graph, node, &pool, &x),
-        Op::Quantize(_) => Some(quantized(graph, node, &x)?),
+        Op::Quantize(_) => quantized(graph, node, &x),
         Op::Add(_) => {
             let other = bounds.of(*node.inputs.get(1)?);
             pay(visits, other.len())?;

@@ -32,9 +32,9 @@ use crate::error::checked;
 /// vector instructions take channels in fours, and leave the rest to slower code.
 pub const CHANNEL_MULTIPLE: usize = 4;
 
-/// The most weights and channels that looking for dead ones may visit, so that no file keeps a host
-/// busy for long: some hundred times as many as in models for microcontrollers.
-const MAX_VISITS: u64 = 1 << 28;
+/// The most weights, channels and values that looking for dead channels may visit, so that no file keeps a
+/// host busy for long: some hundred times as many as in models for microcontrollers.
+pub(crate) const MAX_VISITS: u64 = 1 << 28;
 
 /// What was taken out of a graph because no output depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,19 +60,19 @@ pub struct Removed {
 pub fn drop_dead_channels(mut graph: Graph, multiple: usize) -> Result<(Graph, Removed), PassError> {
     graph.validate()?;
     let mut removed = Removed::default();
-    checked("drop_dead_channels", &mut graph, |g| run(g, multiple, &mut removed))?;
+    let mut visits = MAX_VISITS;
+    checked("drop_dead_channels", &mut graph, |g| run(g, multiple, &mut visits, &mut removed))?;
     Ok((graph, removed))
 }
 
-/// The pass on a valid graph, until it finds nothing more; whether it changed anything. What it took away is
-/// added to `removed`.
-pub(crate) fn run(graph: &mut Graph, multiple: usize, removed: &mut Removed) -> bool {
+/// The pass on a valid graph, within `visits`, until it finds nothing more; whether it changed anything. What it
+/// took away is added to `removed`.
+pub(crate) fn run(graph: &mut Graph, multiple: usize, visits: &mut u64, removed: &mut Removed) -> bool {
     let before = size(graph);
-    let mut visits = MAX_VISITS;
     let mut changed = false;
     // Ends: each round takes away a channel. Rounds follow each other because a layer without some of
     // its outputs may read fewer inputs.
-    while let Some((bounds, kept)) = round(graph, multiple, &mut visits) {
+    while let Some((bounds, kept)) = round(graph, multiple, visits) {
         rewrite::rewrite(graph, &bounds, &kept);
         changed = true;
     }
@@ -86,12 +86,13 @@ pub(crate) fn run(graph: &mut Graph, multiple: usize, removed: &mut Removed) -> 
 
 /// What is known of values, and what stays; `None` if that is everything, or if there are no visits left to know.
 fn round(graph: &Graph, multiple: usize, visits: &mut u64) -> Option<(Bounds, Kept)> {
+    pay(visits, graph.values.len())?;
     let bounds = bounds::bounds(graph, visits)?;
     let kept = Ties::new(graph).kept(graph, &bounds, multiple, visits)?;
     Some((bounds, kept))
 }
 
-/// Pays for visiting so many weights or channels; `None` if that is too much.
+/// Pays for visiting so many weights, channels or values; `None` if that is too much.
 fn pay(visits: &mut u64, count: usize) -> Option<()> {
     *visits = visits.checked_sub(count as u64)?;
     Some(())
