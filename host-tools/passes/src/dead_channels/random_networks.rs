@@ -173,9 +173,8 @@ impl Network {
             6 => self.elementwise(x, extra),
             _ => {
                 let flat = if extra % 2 == 0 { self.shaped(x, &[n, h * w * c]) } else { x };
-                let (keep_dims, columns) = if extra / 2 % 3 == 0 { (flat == x, c) } else { (false, h * w * c) };
-                let columns = if flat == x { columns } else { h * w * c };
-                self.dense(flat, out, columns, keep_dims)
+                let keep_dims = flat == x && extra / 2 % 3 == 0;
+                self.dense(flat, out, if keep_dims { c } else { h * w * c }, keep_dims)
             }
         }
     }
@@ -192,9 +191,9 @@ impl Network {
         let (n, c) = (self.dims(x)[0], self.graph.value(x).ty.shape.last());
         match op % 4 {
             0 => self.elementwise(x, extra),
-            1 if c % 2 == 0 && extra % 4 == 0 => self.shaped(x, &[n, 1, 2, c / 2]),
+            1 if c.is_multiple_of(2) && extra.is_multiple_of(4) => self.shaped(x, &[n, 1, 2, c / 2]),
             1 => self.shaped(x, &[n, 1, 1, c]),
-            _ => self.dense(x, 1 + extra % 9, c, extra % 2 == 0),
+            _ => self.dense(x, 1 + extra % 9, c, extra.is_multiple_of(2)),
         }
     }
 
