@@ -73,7 +73,7 @@ fn output(graph: &Graph, node: &Node, x: Channels, bounds: &Bounds, visits: &mut
     })
 }
 
-/// A pool's: averages and maxima lie between the least and the most.
+/// A pool's: averages and maxima lie between the least and the most of a column, whatever row it is of.
 fn pooled(graph: &Graph, node: &Node, pool: &Pool2d, x: &Channels) -> Option<Channels> {
     let taps = u64::from(pool.kernel[0]) * u64::from(pool.kernel[1]);
     if pool.kind == PoolKind::Average && taps > MAX_AVERAGED {
@@ -82,6 +82,7 @@ fn pooled(graph: &Graph, node: &Node, pool: &Pool2d, x: &Channels) -> Option<Cha
     let (scale, zero) = int8_quant(graph.value(node.output))?;
     let (low, high) = pool.activation.quantized_bounds(scale, zero.into(), -128, 127);
     let clamp = |value: i8| i8::try_from(i32::from(value).max(low).min(high)).ok();
+    let x = x.in_rows_of((graph.value(node.output).ty.shape.last() as usize).max(1));
     let both = |x: Interval| clamp(x.low).zip(clamp(x.high));
     Some(x.map(|x| both(x).map_or(Interval::ANY, |(low, high)| Interval { low, high })))
 }

@@ -1,7 +1,9 @@
 //! Random int8 networks with many dead channels, for tests.
 
 use kiln_core::DType;
-use kiln_ops::{Activation, Add, Conv2d, Copy, FullyConnected, Op, Pool2d, PoolKind, Quantize, Reshape, same_padding};
+use kiln_ops::{
+    Activation, Add, Concat, Conv2d, Copy, FullyConnected, Op, Pool2d, PoolKind, Quantize, Reshape, same_padding,
+};
 use kiln_planner::graph::{Assign, Entry, Graph, Quant, ValueId, tensor_type};
 use proptest::prelude::*;
 
@@ -144,15 +146,17 @@ impl Network {
         let out = [1, 2, 3, 5, 8, 11][channels as usize % 6];
         let kernel = [1 + size % 3, 1 + size / 3 % 3];
         let strides = [1 + geometry % 2, 1 + geometry / 2 % 2];
+        // Pools have no dilation.
+        let dilation = if op % 8 != 5 && geometry / 8 % 4 == 0 { 2 } else { 1 };
         let mut pads = [0; 4];
         // VALID where it fits, every other time.
-        if geometry / 4 % 2 == 0 || kernel[0] > h || kernel[1] > w {
-            let (top, bottom) = same_padding(h, kernel[0], strides[0], 1);
-            let (left, right) = same_padding(w, kernel[1], strides[1], 1);
+        if geometry / 4 % 2 == 0 || (kernel[0] - 1) * dilation >= h || (kernel[1] - 1) * dilation >= w {
+            let (top, bottom) = same_padding(h, kernel[0], strides[0], dilation);
+            let (left, right) = same_padding(w, kernel[1], strides[1], dilation);
             pads = [top, left, bottom, right];
         }
         let activation = self.activation();
-        let conv = |groups| Conv2d { strides, dilations: [1, 1], pads, groups, activation };
+        let conv = |groups| Conv2d { strides, dilations: [dilation; 2], pads, groups, activation };
         match op % 8 {
             0..=2 => {
                 let groups = if extra % 8 == 0 && c % 2 == 0 && out % 2 == 0 { 2 } else { 1 };
@@ -201,12 +205,15 @@ impl Network {
         let dims = self.dims(x);
         let alike: Vec<ValueId> = self.values.iter().copied().filter(|&id| self.dims(id) == dims).collect();
         let (own, other) = (self.graph.value(x).quant.clone(), self.quant());
-        match extra % 4 {
+        let term = self.numbers.of(&alike);
+        match extra % 5 {
             0 => self.node(Copy, &[x], own),
             1 => self.node(Quantize, &[x], other),
+            // Along the channels, or what is before them.
+            2 => self.node(Concat { axis: (dims.len() as u32 - 1 - extra / 5 % 2) as u8 }, &[x, term], own),
             _ => {
-                let (other_term, activation) = (self.numbers.of(&alike), self.activation());
-                self.node(Add { activation }, &[x, other_term], other)
+                let activation = self.activation();
+                self.node(Add { activation }, &[x, term], other)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Networks before and after, by the operators' reference kernels and by plans; and bounds against what is computed.
 
 use kiln_core::{DType, TargetId};
-use kiln_ops::{Activation, Conv2d, FullyConnected, Reshape};
+use kiln_ops::{Activation, Conv2d, FullyConnected, Pool2d, PoolKind, Reshape};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::reference::Evaluator;
 use kiln_planner::solve::Budget;
@@ -89,7 +89,7 @@ fn check(recipe: &Recipe) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn networks_compute_the_same(recipe in recipe()) {
         check(&recipe);
@@ -306,6 +306,25 @@ fn what_others_see_stays() {
     g.entries[0].outputs.push(again.output);
     g.entries[0].nodes.push(again);
     assert!(!removed(&g), "weights that two layers read have changed");
+}
+
+/// What a layer's channels were before a reshape may be positions after it, which a pool mixes.
+#[test]
+fn pools_mix_what_a_reshape_made_positions() {
+    for kind in [PoolKind::Average, PoolKind::Max] {
+        let (mut g, x) = graph(&[1, 1, 1, 1], 0);
+        let w = weights(&mut g, &[4, 1, 1, 1], &[0; 4]);
+        let b = biases(&mut g, &[100, 200, 300, 500]);
+        let y = g.add_node(0, "y", conv([0; 4], 1), &[x, w, b], Quant::per_tensor(0.1, 0)).unwrap();
+        let shape = tensor_type(DType::I8, &[1, 1, 2, 2]).unwrap().shape;
+        let y = g.add_node(0, "two", Reshape { shape }, &[y], Quant::per_tensor(0.1, 0)).unwrap();
+        let pool = Pool2d { kind, kernel: [1, 2], strides: [1, 1], pads: [0; 4], activation: Activation::None };
+        let y = g.add_node(0, "pool", pool, &[y], Quant::per_tensor(0.1, 0)).unwrap();
+        g.entries[0].outputs = vec![y];
+        check_bounds(&g);
+        let bounds: Vec<(i8, i8)> = known(&g).of(y).iter().map(|x| (x.low, x.high)).collect();
+        assert_eq!(bounds, [(1, 3), (2, 5)]);
+    }
 }
 
 #[test]
