@@ -50,7 +50,7 @@ pub fn run() -> Result<()> {
     let Some(data) = crate::data() else { return Ok(()) };
     let mut wrong = Vec::new();
     for model in MODELS {
-        let graph = kiln_passes::clean(crate::imported(&data, model)?)?;
+        let graph = kiln_passes::clean(crate::imported(&data, model)?)?.graph;
         for name in BOARDS {
             let board = Board::builtin(name)?;
             let planned = plan(&graph, &Options::for_target(target_of(&board)))?;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use kiln_import::import_tflite;
-use kiln_passes::clean;
+use kiln_passes::{Cleaned, clean};
 use kiln_planner::graph::Graph;
 use kiln_planner::kiln_file::KilnFile;
 use kiln_planner::{Options, Planned, plan};
@@ -101,6 +101,15 @@ impl ModelFile {
     ///
     /// As for [`ModelFile::own_graph`].
     pub fn graph(&self) -> Result<Graph, ModelError> {
+        Ok(self.cleaned()?.graph)
+    }
+
+    /// The graph to plan, and what cleaning took out of it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ModelFile::own_graph`].
+    pub fn cleaned(&self) -> Result<Cleaned, ModelError> {
         clean(self.own_graph()?).map_err(|source| ModelError::Pass { path: self.path.clone(), source })
     }
 

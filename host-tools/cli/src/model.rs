@@ -7,6 +7,7 @@ use kiln_build::ModelError;
 use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
 use kiln_codegen::target_of;
+use kiln_passes::Removed;
 use kiln_planner::graph::Graph;
 use kiln_planner::kiln_file::{About, KilnFile};
 use kiln_planner::{Options, Planned};
@@ -71,7 +72,8 @@ impl Fitted {
 
 /// Refuses a plan that does not fit a board: which region is short, by how much, and what is to blame.
 pub(crate) fn check_fit(file: &ModelFile, planned: &Planned, board: &Board) -> Result<(), CliError> {
-    let fit = report(&file.name, planned, board, None)?;
+    // What was removed is no part of why it does not fit.
+    let fit = report(&file.name, planned, Removed::default(), board, None)?;
     if fit.fits {
         return Ok(());
     }

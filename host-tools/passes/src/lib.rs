@@ -3,7 +3,8 @@
 //! What every pass promises: a valid graph stays valid; entries, their inputs and outputs keep
 //! their order, names, types and quantization; every output and every state has the same bits after
 //! every run as before the pass, by the operators' reference kernels; and a pass run twice changes
-//! nothing the second time (but for folding that [`MAX_WORK`] cut short). What passes may change: nodes, other values, and the numbers of all
+//! nothing the second time (but for folding that [`MAX_WORK`] cut short, and very large graphs that [`drop_dead_channels`]
+//! leaves half done). What passes may change: nodes, other values, and the numbers of all
 //! values.
 //!
 //! [`clean`] is what every graph goes through before it is planned.
@@ -13,6 +14,7 @@
 
 mod backward;
 mod clean;
+mod dead_channels;
 mod differentiate;
 mod drop_dead;
 mod error;
@@ -23,7 +25,8 @@ mod recognize_layers;
 mod simplify_views;
 
 pub use backward::{BackwardError, Ran, backward};
-pub use clean::clean;
+pub use clean::{Cleaned, clean};
+pub use dead_channels::{CHANNEL_MULTIPLE, Removed, drop_dead_channels};
 pub use differentiate::{EntryBuilder, differentiate, element};
 pub use drop_dead::drop_dead;
 pub use error::PassError;

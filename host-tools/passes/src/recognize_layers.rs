@@ -24,7 +24,7 @@ use crate::{PassError, clean};
 ///
 /// The graph is not valid.
 pub fn recognize_layers(graph: Graph) -> Result<Graph, PassError> {
-    let mut graph = clean(graph)?;
+    let mut graph = clean(graph)?.graph;
     for index in 0..graph.entries.len() {
         let mut entry = std::mem::take(&mut graph.entries[index]);
         let nodes = std::mem::take(&mut entry.nodes);
@@ -37,7 +37,7 @@ pub fn recognize_layers(graph: Graph) -> Result<Graph, PassError> {
         graph.entries[index] = entry;
     }
     // Reshapes that stood between are gone, and with them constants that nobody reads.
-    clean(graph)
+    Ok(clean(graph)?.graph)
 }
 
 /// The part of [`recognize_layers`] that changes no bit: a `max(x, 0)` and a `min(x, 6)` behind a layer, pool or sum

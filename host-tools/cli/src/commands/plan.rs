@@ -4,7 +4,7 @@ use kiln_boards::Board;
 use kiln_build::ModelError;
 use kiln_codegen::{target_of, whole_file};
 use kiln_core::TargetId;
-use kiln_planner::graph::Graph;
+use kiln_passes::Cleaned;
 use kiln_planner::{Options, PlanError, Planned};
 
 use crate::args::PlanArgs;
@@ -25,8 +25,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
-    let graph = file.graph()?;
-    let reports = reports(&file, &graph, &boards, args.ram)?;
+    let reports = reports(&file, &file.cleaned()?, &boards, args.ram)?;
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
@@ -50,19 +49,24 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
 }
 
 /// A report for each board; the plan is the same for boards of one CPU family.
-fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) -> Result<Vec<PlanReport>, CliError> {
+fn reports(
+    file: &ModelFile,
+    cleaned: &Cleaned,
+    boards: &[Board],
+    ram: Option<u64>,
+) -> Result<Vec<PlanReport>, CliError> {
     let mut plans: Vec<(TargetId, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
         let target = target_of(board);
         if !plans.iter().any(|(t, _)| *t == target) {
-            plans.push((target, file.plan(graph, &Options::for_target(target))?));
+            plans.push((target, file.plan(&cleaned.graph, &Options::for_target(target))?));
         }
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
-            let report = report(&file.name, planned, board, ram)?;
+            let report = report(&file.name, planned, cleaned.removed, board, ram)?;
             reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
-                Some(limit) => within(file, graph, board, limit, report)?,
+                Some(limit) => within(file, cleaned, board, limit, report)?,
                 None => report,
             });
         }
@@ -73,13 +77,13 @@ fn reports(file: &ModelFile, graph: &Graph, boards: &[Board], ram: Option<u64>) 
 /// The report on a plan that computes values again to fit `limit`; `plain`, which does not, where that is not enough.
 fn within(
     file: &ModelFile,
-    graph: &Graph,
+    cleaned: &Cleaned,
     board: &Board,
     limit: u64,
     mut plain: PlanReport,
 ) -> Result<PlanReport, CliError> {
-    match file.plan(graph, &Options { ram: Some(limit), ..Options::for_target(target_of(board)) }) {
-        Ok(planned) => report(&file.name, &planned, board, Some(limit)),
+    match file.plan(&cleaned.graph, &Options { ram: Some(limit), ..Options::for_target(target_of(board)) }) {
+        Ok(planned) => report(&file.name, &planned, cleaned.removed, board, Some(limit)),
         Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
             plain.ram.least = Some(shortage.least).filter(|&least| least < plain.ram.total);
             Ok(plain)

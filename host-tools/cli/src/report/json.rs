@@ -27,6 +27,8 @@ pub struct PlanReport {
     pub ram: Ram,
     /// Flash.
     pub flash: Flash,
+    /// What was taken out of the model before it was planned.
+    pub removed: Removed,
     /// Time of a run, estimated.
     pub time: Time,
     /// Whether no order and no placement needs a smaller arena, with these kernels.
@@ -95,6 +97,15 @@ pub struct Flash {
     pub limit: Option<u64>,
     /// The board's region; `None` on a board without regions.
     pub region: Option<String>,
+}
+
+/// What was taken out of the model because no output depends on it, whatever the inputs are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Removed {
+    /// Multiply-accumulates of a run.
+    pub macs: u64,
+    /// Bytes of weights and biases, as they are in the model.
+    pub constant_bytes: u64,
 }
 
 /// Time of a run, estimated.

@@ -19,15 +19,22 @@ use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
 use crate::CliError;
-use json::{Again, Flash, Kind, Peak, PlanReport, Ram, Region, Short, Step, Tensor};
+use json::{Again, Flash, Kind, Peak, PlanReport, Ram, Region, Removed, Short, Step, Tensor};
 use operands::Operands;
 
-/// The report on `planned` for `board`, whose RAM counts as at most `ram` bytes.
+/// The report on `planned`, from whose graph cleaning took `removed`, for `board`, whose RAM counts as at most `ram`
+/// bytes.
 ///
 /// # Errors
 ///
 /// The planner's own records do not load or have no entry, which is a defect of the planner.
-pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -> Result<PlanReport, CliError> {
+pub fn report(
+    model: &str,
+    planned: &Planned,
+    removed: kiln_passes::Removed,
+    board: &Board,
+    ram: Option<u64>,
+) -> Result<PlanReport, CliError> {
     let broken = |what: String| CliError::BadInput(format!("{model}: the planner's records {what}; report this"));
     let entry = planned.main_entry().ok_or_else(|| broken("have no entry".into()))?;
     let operands =
@@ -76,6 +83,7 @@ pub fn report(model: &str, planned: &Planned, board: &Board, ram: Option<u64>) -
             limit: flash_region.map(|r| r.bytes),
             region: flash_region.map(|r| r.name.clone()),
         },
+        removed: Removed { macs: removed.macs, constant_bytes: removed.constant_bytes },
         time: time::time(planned, entry, board),
         // The arena is the largest entry's: where that one can't be less, neither can the whole.
         optimal: planned.entries.iter().any(|e| e.arena == planned.arena_bytes && e.optimal),

@@ -41,6 +41,7 @@ pub(super) fn chain(steps: usize) -> PlanReport {
         fits: true,
         ram: Ram { arena, lower_bound: arena, state: 0, io: 0, total: arena, limit: None, region: None, least: None },
         flash: Flash { constants: 0, plan: 0, code: None, total: 0, limit: None, region: None },
+        removed: Removed { macs: 0, constant_bytes: 0 },
         time: Time { instructions: None, cycles_per_instruction: None, clock_hz: None, error: None, seconds: None },
         optimal: true,
         peak: Some(Peak { step: steps.len() - 1, tensors: Vec::new() }),

@@ -58,6 +58,14 @@ fn header(report: &PlanReport) -> String {
             thousands(again.saved)
         ));
     }
+    let removed = &report.removed;
+    if removed.macs > 0 || removed.constant_bytes > 0 {
+        text.push_str(&format!(
+            "       dead: {} multiply-accumulates and {} bytes of constants removed, exactly\n",
+            thousands(removed.macs),
+            thousands(removed.constant_bytes)
+        ));
+    }
     text.push_str(&format!("Time   {}\n", time::line(report)));
     text
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{MODELS, arg, kiln, kiln_fine, model_folder};
 use crate::synthetic;
@@ -123,6 +123,32 @@ fn real_models() {
         assert_eq!(report["optimal"], true, "{model}");
         assert_eq!(report["fits"], true);
     }
+}
+
+/// About half of this network is dead; what was removed and what is left is the whole.
+#[test]
+fn what_is_dead_is_removed_and_told() {
+    let Some(folder) = model_folder("mlperf-vww-mobilenet-int8") else { return };
+    let path = arg(&folder.join("model.tflite"));
+    let report = plan(&path, "mps2-an386");
+    check(&report);
+    let removed = number(&report["removed"], "macs");
+    let left: u64 = list(&report, "steps").iter().map(|step| number(step, "macs")).sum();
+    assert_eq!(removed + left, 7_489_664);
+    assert!(left < 3_800_000, "{left} multiply-accumulates are left");
+    let constants = number(&report["flash"], "constants");
+    assert!(constants <= 48_000, "{constants} bytes of constants");
+    let bytes = number(&report["removed"], "constant_bytes");
+    // The model's own weights and biases; packed, they take a little more.
+    assert!((180_000..=219_072 - 34_000).contains(&bytes), "{bytes} bytes removed");
+    let text = kiln_fine(["plan", &path, "--board", "mps2-an386"]);
+    assert!(text.contains("\n       dead: 3,7"), "{text}");
+    assert!(kiln_fine(["verify", &arg(&folder)]).contains("all as they should be"));
+
+    let Some(folder) = model_folder("mlperf-kws-dscnn-int8") else { return };
+    let path = arg(&folder.join("model.tflite"));
+    assert_eq!(plan(&path, "mps2-an386")["removed"], json!({"macs": 0, "constant_bytes": 0}));
+    assert!(!kiln_fine(["plan", &path, "--board", "mps2-an386"]).contains("dead"));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_traced_step_gives_the_same_weights_bit_for_bit() {
         .unwrap()
         .finish()
         .unwrap();
-    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap());
+    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap().graph);
     let planned = plan(&graph, &Options::for_target(native_target())).unwrap();
     assert_eq!(planned.state_bytes, 4 * (12 * 20 + 3 * 12));
     let mut runner = Runner::new(&planned.bytes).unwrap();
@@ -115,7 +115,7 @@ fn a_traced_optimizer_and_running_statistics_are_state() {
         .finish()
         .unwrap();
     assert!(graph.values.iter().any(|value| value.name == "training.1.velocity.norm.bias"));
-    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap());
+    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap().graph);
     let planned = plan(&graph, &Options::for_target(native_target())).unwrap();
     // Parameters, velocities and statistics.
     assert_eq!(planned.state_bytes, 4 * (2 * (30 + 12 + 21) + 12));

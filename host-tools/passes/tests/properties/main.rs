@@ -4,7 +4,7 @@ mod graphs;
 
 use graphs::{Recipe, build, recipe};
 use kiln_core::{TargetId, TensorType};
-use kiln_passes::{PassError, clean, drop_dead, fold_constants, simplify_views};
+use kiln_passes::{PassError, drop_dead, fold_constants, simplify_views};
 use kiln_planner::graph::{Entry, Graph, Quant, Source, ValueId};
 use kiln_planner::reference::Evaluator;
 use kiln_planner::solve::Budget;
@@ -14,6 +14,10 @@ use proptest::prelude::*;
 
 type Pass = fn(Graph) -> Result<Graph, PassError>;
 const PASSES: [Pass; 4] = [fold_constants, simplify_views, drop_dead, clean];
+
+fn clean(graph: Graph) -> Result<Graph, PassError> {
+    kiln_passes::clean(graph).map(|cleaned| cleaned.graph)
+}
 
 /// Outputs of every entry, in order, run after run: `entry` bytes of input at a time.
 type Outputs = Vec<Vec<Vec<u8>>>;
