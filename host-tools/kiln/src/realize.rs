@@ -45,8 +45,8 @@ pub(crate) fn realize(device: &Device, targets: &[Arc<Node>], purpose: Purpose) 
         Some(plan) => plan,
         None => {
             let graph = part.graph(&outputs)?;
-            device.count_plan();
             let prepared = device.backend().prepare(&graph, 0)?;
+            device.count_plan(&*prepared);
             device.cache().insert(key, prepared)
         }
     };
