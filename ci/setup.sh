@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what Kiln's builds and tests need beyond a Rust toolchain, where it is missing.
 #
-#   ci/setup.sh [embedded] [emulators] [linux] [c]      all when none is named
+#   ci/setup.sh [embedded] [emulators] [linux] [c] [gpu]      all when none is named
 #
 #   embedded    Rust's `core` for the targets of all boards, and a linker for bare metal
 #   emulators   QEMU for the emulated boards
 #   linux       a C compiler for 64-bit Arm Linux, and QEMU for its processes; on Linux only
 #   c           C compilers for this computer and, with a C library, for Cortex-M: what `kiln compile --c` is tested with
+#   gpu         Vulkan on the CPU (Mesa's lavapipe), which the GPU back end is tested with; on Linux only
 #
 # With everything present it only looks and is done in a second. System packages are installed as
 # root or through a sudo that asks nothing, and by Homebrew; otherwise the command to run is
@@ -270,12 +271,33 @@ c() {
     fi
 }
 
-[ $# -gt 0 ] || set -- embedded emulators linux c
+# Vulkan's loader, and Mesa's driver that computes on the CPU.
+loader_found() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1'; }
+lavapipe_found() { compgen -G "/usr/share/vulkan/icd.d/lvp_icd*.json" >/dev/null; }
+
+gpu() {
+    if [ "$(uname -s)" != Linux ]; then
+        say "Vulkan on the CPU is set up on Linux only"
+        return
+    fi
+    local loader=(libvulkan1 vulkan-loader vulkan-loader)
+    local driver=(mesa-vulkan-drivers mesa-vulkan-drivers mesa)
+    loader_found || install_package "${loader[@]}"
+    lavapipe_found || install_package "${driver[@]}"
+    if loader_found && lavapipe_found; then
+        say "Vulkan on the CPU: installed"
+    else
+        loader_found || lacks "Vulkan's loader" "$(package_command "${loader[@]}")"
+        lavapipe_found || lacks "a Vulkan driver for the CPU" "$(package_command "${driver[@]}")"
+    fi
+}
+
+[ $# -gt 0 ] || set -- embedded emulators linux c gpu
 for group; do
     case $group in
-        embedded | emulators | linux | c) ;;
+        embedded | emulators | linux | c | gpu) ;;
         *)
-            echo "setup: no group is called \`$group\`; the groups are embedded, emulators, linux and c" >&2
+            echo "setup: no group is called \`$group\`; the groups are embedded, emulators, linux, c and gpu" >&2
             exit 2
             ;;
     esac

@@ -16,7 +16,7 @@ ci/setup.sh || {
     [ "${CI:-}" = true ] && exit 1
     echo "going on without; what needs it will say so"
 }
-[ "${CI:-}" = true ] && export KILN_REQUIRE_EMULATION=1
+[ "${CI:-}" = true ] && export KILN_REQUIRE_EMULATION=1 KILN_REQUIRE_GPU=1
 
 stage "format"
 cargo fmt --all --check
@@ -85,5 +85,15 @@ ci/miri.sh
 
 stage "fuzz, for a short while"
 ci/fuzz.sh 5000
+
+stage "CubeCL on the CPU's Vulkan driver"
+# A workspace of its own, whose hundreds of crates nothing else builds: 13 minutes of processor time the first time.
+(
+    cd targets/cube
+    cargo fmt --check
+    cargo clippy --all-targets --locked -- -D warnings
+    # The CPU's driver also where there is a GPU: what is tested is the same everywhere.
+    CUBECL_WGPU_DEFAULT_DEVICE=Cpu cargo test --locked
+)
 
 printf '\nall checks passed\n'

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use kiln_core::TensorType;
+use kiln_core::{DType, TensorType};
 use kiln_ops::Op;
 
 use crate::graph::Graph;
@@ -118,6 +118,17 @@ pub trait Backend: Send + Sync {
     fn memory(&self) -> MemoryInfo;
 }
 
+/// A node that a back end does not compute itself but leaves to the CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routed {
+    /// The node's name.
+    pub node: String,
+    /// Its operator's name.
+    pub op: &'static str,
+    /// The element type of its first input.
+    pub dtype: DType,
+}
+
 /// An entry that is ready to run.
 pub trait Prepared: Send {
     /// Runs the entry on its inputs and gives its outputs. An input of which this is the only handle may be
@@ -138,6 +149,11 @@ pub trait Prepared: Send {
     /// What it computes again to need no more.
     fn again(&self) -> Again {
         Again::default()
+    }
+
+    /// The nodes that the CPU computes in the back end's place, with their tensors moved there and back.
+    fn routed(&self) -> &[Routed] {
+        &[]
     }
 }
 

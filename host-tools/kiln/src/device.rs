@@ -1,11 +1,12 @@
 //! Where tensors live and what computes them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kiln_planner::Again;
-use kiln_planner::backend::{Backend, MemoryInfo};
+use kiln_planner::backend::{Backend, MemoryInfo, Prepared};
 use kiln_target_host::Cpu;
 
 use crate::Error;
@@ -27,6 +28,7 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     backend: Box<dyn Backend>,
     cache: Mutex<Cache>,
+    routed: Mutex<BTreeSet<String>>,
     built: AtomicU64,
     runs: AtomicU64,
     largest: AtomicU64,
@@ -57,6 +59,7 @@ impl Device {
         Device(Arc::new(Inner {
             backend,
             cache: Mutex::default(),
+            routed: Mutex::default(),
             built: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             largest: AtomicU64::new(0),
@@ -112,6 +115,12 @@ impl Device {
         self.0.built.load(Ordering::Relaxed)
     }
 
+    /// What plans made so far leave to the CPU because the device has no kernels for it: operators with the element
+    /// type that they read, such as `matmul of float64`. Each costs moving its tensors there and back.
+    pub fn routed(&self) -> Vec<String> {
+        self.0.routed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     /// How many plans were run so far.
     pub fn runs(&self) -> u64 {
         self.0.runs.load(Ordering::Relaxed)
@@ -165,8 +174,10 @@ impl Device {
         self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn count_plan(&self) {
+    pub(crate) fn count_plan(&self, plan: &dyn Prepared) {
         self.0.built.fetch_add(1, Ordering::Relaxed);
+        let routed = plan.routed().iter().map(|node| format!("{} of {}", node.op, node.dtype.name()));
+        self.0.routed.lock().unwrap_or_else(PoisonError::into_inner).extend(routed);
     }
 
     /// Counts a run that is given memory, until what is returned is dropped.

@@ -66,8 +66,8 @@ fn attempt(device: &Device, targets: &[Arc<Node>], purpose: Purpose) -> Result<b
         Some(plan) => plan,
         None => {
             let graph = part.graph(&outputs)?;
-            device.count_plan();
             let prepared = device.backend().prepare_for(&graph, 0, &request)?;
+            device.count_plan(&*prepared);
             device.count_again(prepared.again());
             device.cache().insert(key, prepared)
         }

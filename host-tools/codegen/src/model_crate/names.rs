@@ -164,6 +164,8 @@ mod tests {
             lower_bound: 0,
             optimal: true,
             nodes: 0,
+            again: Default::default(),
+            over: Vec::new(),
         }
     }
 

@@ -239,7 +239,7 @@ fn a_traced_step_is_planned_within_the_memory_of_a_board_dropout_and_all() {
         .unwrap()
         .finish()
         .unwrap();
-    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap());
+    let graph = kiln_passes::fuse_elementwise(kiln_passes::clean(graph).unwrap().graph);
     let options =
         Options { budget: kiln_planner::solve::Budget { nodes: 2000 }, ..Options::for_target(native_target()) };
     let plain = plan(&graph, &options).unwrap();
