@@ -8,6 +8,7 @@ use kiln_core::{Call, Row};
 
 use crate::arithmetic::clamp;
 use crate::blocks::Blocks;
+use crate::dsp::smmlar;
 use crate::{requantize, vectors};
 
 /// Zero point and factor of one tensor of a sum, 12 bytes.
@@ -65,7 +66,7 @@ pub const ADD_F32: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(37, 4, 0, check_f32, run_f32) };
 
-fn fits(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], size: u32) -> bool {
+pub(crate) fn fits(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], size: u32) -> bool {
     let [a, b, y] = *pitches;
     let rows = call.rows.end;
     blocks.fit(call.input(0), rows, a, size)
@@ -87,7 +88,7 @@ fn check_f32(call: &Call<'_>) -> bool {
 ///
 /// [`fits`] holds for the windows and a row range that includes the call's; `T` has the size given to it.
 #[inline(always)]
-unsafe fn for_each<T>(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], sum: impl Fn(T, T) -> T) {
+pub(crate) unsafe fn for_each<T>(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], sum: impl Fn(T, T) -> T) {
     let [pitch_a, pitch_b, pitch_y] = *pitches;
     for row in call.rows.begin..call.rows.end {
         let mut a = vectors::start(call.input(0), row, pitch_a).cast::<T>();
@@ -103,19 +104,67 @@ unsafe fn for_each<T>(call: &Call<'_>, blocks: &Blocks, pitches: &[u32; 3], sum:
     }
 }
 
-#[inline(never)]
-fn scaled(x: i8, scaling: &Scaling) -> i32 {
-    let shifted = (x as i32).wrapping_sub(scaling.zero).wrapping_shl(20);
-    requantize::scale(shifted, scaling.multiplier, scaling.shift)
+/// A factor as it is applied to each element: [`requantize::scale`] with what depends on the factor alone done before.
+#[derive(Clone, Copy)]
+struct Factor {
+    /// Twice the multiplier, less 2^32: `x * 2 m / 2^32` is `x + x * (2 m - 2^32) / 2^32`.
+    multiplier: i32,
+    right: u32,
+    /// Half of what is divided by.
+    half: i32,
+    /// All ones where there is a division, which rounds half away from zero.
+    divides: i32,
+}
+
+impl Factor {
+    fn new(scaling: &Scaling) -> Factor {
+        let right = scaling.shift.min(0).unsigned_abs() & 31;
+        let half = (1u32.wrapping_shl(right) >> 1) as i32;
+        let divides = if right > 0 { -1 } else { 0 };
+        Factor { multiplier: scaling.multiplier.wrapping_shl(1), right, half, divides }
+    }
+
+    #[inline(always)]
+    fn of(&self, x: i32) -> i32 {
+        let scaled = smmlar(x, self.multiplier, x);
+        let toward = scaled.wrapping_shr(31) & self.divides;
+        scaled.wrapping_add(toward).wrapping_add(self.half).wrapping_shr(self.right)
+    }
+}
+
+/// One operand's part of a sum, `x * step + zero` before it is scaled. A factor too small to matter, whose multiplier
+/// is 0, makes both 0.
+#[derive(Clone, Copy)]
+struct Part {
+    step: i32,
+    zero: i32,
+    factor: Factor,
+}
+
+impl Part {
+    fn new(scaling: &Scaling) -> Part {
+        let left = (scaling.shift.max(0) as u32).wrapping_add(20);
+        let step = if scaling.multiplier == 0 { 0 } else { 1i32.wrapping_shl(left) };
+        Part { step, zero: scaling.zero.wrapping_neg().wrapping_mul(step), factor: Factor::new(scaling) }
+    }
+
+    #[inline(always)]
+    fn of(&self, x: i8) -> i32 {
+        self.factor.of((x as i32).wrapping_mul(self.step).wrapping_add(self.zero))
+    }
 }
 
 unsafe fn run_s8(call: &Call<'_>) {
     let Some(p) = call.parameters::<AddS8Parameters>() else { return };
+    let (a_part, b_part, whole) = (Part::new(&p.a), Part::new(&p.b), Factor::new(&p.y));
+    // A sum of no scale is 0; one that is shifted left is shifted before it is scaled.
+    let left = p.y.shift.max(0) as u32;
+    let kept = if p.y.multiplier == 0 { 0 } else { -1 };
     // SAFETY: `check` proved that the rows fit.
     unsafe {
         for_each(call, &p.blocks, &p.pitches, |a: i8, b: i8| {
-            let sum = scaled(a, &p.a).wrapping_add(scaled(b, &p.b));
-            requantize::narrow(requantize::scale(sum, p.y.multiplier, p.y.shift), p.y.zero, p.low, p.high)
+            let sum = a_part.of(a).wrapping_add(b_part.of(b)).wrapping_shl(left) & kept;
+            requantize::narrow(whole.of(sum), p.y.zero, p.low, p.high)
         });
     }
 }
@@ -131,10 +180,10 @@ unsafe fn run_f32(call: &Call<'_>) {
 pub(crate) mod host {
     use kiln_core::{DType, fixed};
     use kiln_ops::elementwise::{ADD_LEFT_SHIFT, add_multipliers};
-    use kiln_ops::{Add, Op, OpError};
+    use kiln_ops::{Add, Op};
 
     use super::*;
-    use crate::table::{Direction, Emit, Kernel, Operand, Operation};
+    use crate::table::{Direction, Kernel, Operand, Operation};
     use crate::{blocks, lowering};
 
     const _: () = assert!(ADD_LEFT_SHIFT == 20);
@@ -145,11 +194,8 @@ pub(crate) mod host {
         row_name: "ADD_S8",
         targets: &[],
         directions: &[Direction::Up],
-        applies: |operation| {
-            let all = operation.inputs.iter().chain([&operation.output]);
-            cut(operation, DType::I8).is_some() && all.clone().all(|o| lowering::per_tensor(&o.quant))
-        },
-        prepare: prepare_s8,
+        applies: |operation| parameters_s8(operation).is_some(),
+        prepare: |operation, emit| lowering::emit_call(emit, 2, parameters_s8(operation)),
         lag: |operation, input, _| lag(operation, DType::I8, input),
         portable: super::ADD_S8,
         native: None,
@@ -162,7 +208,7 @@ pub(crate) mod host {
         targets: &[],
         directions: &[Direction::Up],
         applies: |operation| cut(operation, DType::F32).is_some(),
-        prepare: prepare_f32,
+        prepare: |operation, emit| lowering::emit_call(emit, 2, parameters_f32(operation)),
         lag: |operation, input, _| lag(operation, DType::F32, input),
         portable: super::ADD_F32,
         native: None,
@@ -178,17 +224,13 @@ pub(crate) mod host {
         Some((op, blocks, blocks.row_length.checked_mul(dtype.bits() / 8)?, rows))
     }
 
-    fn emit_all(emit: &mut dyn Emit, parameters: &[u8], rows: u32) {
-        emit.input(0);
-        emit.input(1);
-        emit.parameters(parameters);
-        emit.rows(rows);
-    }
-
-    fn prepare_s8(operation: &Operation<'_>, emit: &mut dyn Emit) -> Result<(), OpError> {
-        let (op, blocks, pitch, rows) = cut(operation, DType::I8).ok_or(OpError::TooLarge)?;
-        let [a, b] = operation.inputs else { return Err(OpError::Inputs(2, 2, operation.inputs.len())) };
-        let y = &operation.output;
+    /// The parameters of an int8 sum and its rows, if it is one with one scale a tensor.
+    pub(crate) fn parameters_s8(operation: &Operation<'_>) -> Option<(AddS8Parameters, u32)> {
+        let (op, blocks, pitch, rows) = cut(operation, DType::I8)?;
+        let ([a, b], y) = (operation.inputs, &operation.output) else { return None };
+        if ![a, b, y].into_iter().all(|o| lowering::per_tensor(&o.quant)) {
+            return None;
+        }
         let factors = add_multipliers(a.quant.scale(0), b.quant.scale(0), y.quant.scale(0));
         let scaling = |operand: &Operand<'_>, factor: f64| {
             let (multiplier, shift) = fixed::quantize_multiplier(factor);
@@ -204,16 +246,13 @@ pub(crate) mod host {
             low: bounds.low,
             high: bounds.high,
         };
-        emit_all(emit, parameters.as_bytes(), rows);
-        Ok(())
+        Some((parameters, rows))
     }
 
-    fn prepare_f32(operation: &Operation<'_>, emit: &mut dyn Emit) -> Result<(), OpError> {
-        let (op, blocks, pitch, rows) = cut(operation, DType::F32).ok_or(OpError::TooLarge)?;
+    fn parameters_f32(operation: &Operation<'_>) -> Option<(AddF32Parameters, u32)> {
+        let (op, blocks, pitch, rows) = cut(operation, DType::F32)?;
         let (low, high) = op.activation.bounds();
-        let parameters = AddF32Parameters { blocks, pitches: [pitch; 3], low, high };
-        emit_all(emit, parameters.as_bytes(), rows);
-        Ok(())
+        Some((AddF32Parameters { blocks, pitches: [pitch; 3], low, high }, rows))
     }
 
     /// Each element is read just before it is written.

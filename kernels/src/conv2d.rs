@@ -187,20 +187,26 @@ pub(crate) mod host {
             && bias.iter().all(|b| b.data.is_some())
     }
 
+    /// What output channel `o` starts from, its multiplier and its shift. The weights are constant.
+    pub(crate) fn channel(operation: &Operation<'_>, o: usize) -> (i32, i32, i32) {
+        let [x, w, bias @ ..] = operation.inputs else { return (0, 0, 0) };
+        let data = w.data.unwrap_or(&[]);
+        let each = data.len().checked_div(w.ty.shape.dim(0) as usize).unwrap_or(0);
+        let weights = data.get(o * each..(o + 1) * each).unwrap_or(&[]);
+        let start = lowering::folded_bias(bias.first(), o, x.quant.zero_point(0), weights, 0);
+        let (multiplier, shift) = channel_multiplier(&x.quant, &w.quant, &operation.output.quant, o);
+        (start, multiplier, shift)
+    }
+
     /// Emits the constants of the output channels.
     pub(crate) fn prepare_block(operation: &Operation<'_>, emit: &mut dyn Emit) -> Result<(), OpError> {
-        let [x, w, bias @ ..] = operation.inputs else {
+        let [_, w, ..] = operation.inputs else {
             return Err(OpError::Inputs(2, 3, operation.inputs.len()));
         };
-        let data = w.data.ok_or(OpError::Quantization("int8 weights must be constant"))?;
-        let outputs = w.ty.shape.dim(0);
-        let each = data.len().checked_div(outputs as usize).unwrap_or(0);
-        lowering::emit_block(emit, outputs, |o| {
-            let weights = data.get(o * each..(o + 1) * each).unwrap_or(&[]);
-            let bias = lowering::folded_bias(bias.first(), o, x.quant.zero_point(0), weights, 0);
-            let (multiplier, shift) = channel_multiplier(&x.quant, &w.quant, &operation.output.quant, o);
-            (bias, multiplier, shift)
-        });
+        if w.data.is_none() {
+            return Err(OpError::Quantization("int8 weights must be constant"));
+        }
+        lowering::emit_block(emit, w.ty.shape.dim(0), |o| channel(operation, o));
         Ok(())
     }
 

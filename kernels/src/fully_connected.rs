@@ -117,7 +117,7 @@ pub(crate) mod host {
     };
 
     /// The parameters and the number of vectors.
-    fn parameters(operation: &Operation<'_>, dtype: DType) -> Option<(FullyConnectedParameters, u32)> {
+    pub(crate) fn parameters(operation: &Operation<'_>, dtype: DType) -> Option<(FullyConnectedParameters, u32)> {
         let Op::FullyConnected(op) = operation.op else { return None };
         if !lowering::is_sound(operation, dtype) {
             return None;
@@ -143,7 +143,7 @@ pub(crate) mod host {
     }
 
     /// As for convolution, but weights may have a zero point if it is the same for all.
-    fn quantization_suits(operation: &Operation<'_>) -> bool {
+    pub(crate) fn quantization_suits(operation: &Operation<'_>) -> bool {
         let [x, w, bias @ ..] = operation.inputs else { return false };
         let per_output = w.quant.scales.len() == w.ty.shape.dim(0) as usize && w.quant.axis == 0;
         lowering::per_tensor(&x.quant)
@@ -154,23 +154,29 @@ pub(crate) mod host {
             && bias.iter().all(|b| b.data.is_some())
     }
 
+    /// What output `o` starts from, its multiplier and its shift. The weights are constant.
+    pub(crate) fn channel(operation: &Operation<'_>, o: usize) -> (i32, i32, i32) {
+        let [x, w, bias @ ..] = operation.inputs else { return (0, 0, 0) };
+        let inputs = w.ty.shape.dim(1) as usize;
+        let weights = w.data.and_then(|data| data.get(o * inputs..(o + 1) * inputs)).unwrap_or(&[]);
+        let (x_zero, w_zero) = (x.quant.zero_point(0), w.quant.zero_point(0));
+        let start = lowering::folded_bias(bias.first(), o, x_zero, weights, w_zero);
+        let (multiplier, shift) = output_multiplier(&x.quant, &w.quant, &operation.output.quant, o);
+        (start, multiplier, shift)
+    }
+
     fn prepare_block(operation: &Operation<'_>, emit: &mut dyn Emit) -> Result<(), OpError> {
-        let [x, w, bias @ ..] = operation.inputs else {
+        let [_, w, ..] = operation.inputs else {
             return Err(OpError::Inputs(2, 3, operation.inputs.len()));
         };
-        let data = w.data.ok_or(OpError::Quantization("int8 weights must be constant"))?;
-        let (outputs, inputs) = (w.ty.shape.dim(0), w.ty.shape.dim(1) as usize);
-        lowering::emit_block(emit, outputs, |o| {
-            let weights = data.get(o * inputs..(o + 1) * inputs).unwrap_or(&[]);
-            let (x_zero, w_zero) = (x.quant.zero_point(0), w.quant.zero_point(0));
-            let bias = lowering::folded_bias(bias.first(), o, x_zero, weights, w_zero);
-            let (multiplier, shift) = output_multiplier(&x.quant, &w.quant, &operation.output.quant, o);
-            (bias, multiplier, shift)
-        });
+        if w.data.is_none() {
+            return Err(OpError::Quantization("int8 weights must be constant"));
+        }
+        lowering::emit_block(emit, w.ty.shape.dim(0), |o| channel(operation, o));
         Ok(())
     }
 
-    fn finish(operation: &Operation<'_>, dtype: DType, emit: &mut dyn Emit) -> Result<(), OpError> {
+    pub(crate) fn finish(operation: &Operation<'_>, dtype: DType, emit: &mut dyn Emit) -> Result<(), OpError> {
         let (parameters, rows) = parameters(operation, dtype).ok_or(OpError::TooLarge)?;
         emit.parameters(parameters.as_bytes());
         emit.rows(rows);

@@ -11,351 +11,383 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv6-m
     Family {
         target: TargetId(16),
-        run: 32.9,
-        step: 361.1,
+        run: 41.8,
+        step: 352.2,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.774, 7.781, 56.487, 147.769, 94.705, 2298.271] },
+            RowInstructions { number: 1, each: [7.853, 6.924, 52.021, 154.154, 14.945, 0.000, 371.446, 2.156, 2166.153] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [11.361, 11.339, 41.545, 175.105, 223.562, 0.000] },
+            RowInstructions { number: 2, each: [10.733, 9.682, 41.203, 185.676, 121.542, 5.381, 18.665, 2.950, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [8.997, 0.000, 0.000, 136.949, 40.691, 66.390] },
+            RowInstructions { number: 3, each: [9.002, 0.000, 0.000, 136.515, 40.321, 0.000, 0.000, 0.000, 64.618] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.300, 0.416, 11.779, 169.142, 237.982, 429.552] },
+            RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.175, 1.207, 0.000, 0.000, 400.165] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [7.755, 0.192, 13.157, 31.737, 215.400, 306.213] },
+            RowInstructions { number: 5, each: [7.716, 0.121, 13.173, 32.080, 213.050, 0.344, 0.000, 0.000, 299.277] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 279.787, 52.249, 40.526] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 218.238, 54.210, 0.000, 0.000, 0.000, 136.829] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.018, 22.345, 94.197] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.107, 23.505, 0.000, 0.000, 0.000, 90.299] },
             // transpose
-            RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 508.833, 40.163, 173.569] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 508.833, 40.163, 0.000, 0.000, 0.000, 173.569] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 101.883, 40.243, 40.257] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 101.883, 40.243, 0.000, 0.000, 0.000, 40.257] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 195.263, 40.259, 41.825] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 195.263, 40.259, 0.000, 0.000, 0.000, 41.825] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 657.926, 965.278, 67.337] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 657.926, 965.278, 0.000, 0.000, 0.000, 67.337] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 23.578, 48.785, 0.000, 0.000, 0.000, 62.272] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [187.144, 1.227, 76.904, 147.370, 38.047, 0.000] },
+            RowInstructions { number: 32, each: [187.112, 0.000, 65.745, 162.552, 0.000, 0.708, 108.422, 10.552, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [190.883, 0.000, 36.572, 171.843, 261.755, 7788.823] },
+            RowInstructions { number: 33, each: [191.380, 0.000, 35.801, 173.776, 0.000, 0.000, 321.620, 0.000, 8168.879] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [185.772, 0.000, 0.000, 181.388, 0.000, 155.765] },
+            RowInstructions { number: 34, each: [185.907, 0.000, 0.000, 180.837, 0.000, 0.000, 0.000, 0.000, 113.536] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [94.165, 0.000, 14.397, 173.046, 300.988, 0.000] },
+            RowInstructions { number: 35, each: [92.932, 0.000, 14.657, 180.130, 246.894, 9.236, 0.000, 0.000, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [36.597, 0.000, 17.095, 87.262, 209.920, 427.991] },
+            RowInstructions { number: 36, each: [36.597, 0.000, 17.095, 87.262, 209.920, 0.000, 0.000, 0.000, 427.991] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 146.420, 48.672, 74.049] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 146.420, 48.672, 0.000, 0.000, 0.000, 74.049] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 2083.157, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 2083.157, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 261.666] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 0.000, 0.000, 0.000, 261.666] },
         ],
     },
     // armv7-m
     Family {
         target: TargetId(17),
-        run: 0.1,
-        step: 287.9,
+        run: 11.5,
+        step: 276.5,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.799, 5.685, 47.068, 71.718, 0.000, 1660.237] },
+            RowInstructions { number: 1, each: [5.902, 4.974, 41.368, 75.326, 0.000, 0.000, 287.750, 1.847, 1021.133] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
+            RowInstructions { number: 2, each: [5.874, 5.738, 35.436, 103.697, 0.000, 5.268, 0.000, 1.018, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
+            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.887, 0.000, 8.068, 45.957, 84.769, 176.470] },
+            RowInstructions { number: 4, each: [5.887, 0.000, 8.068, 45.957, 84.769, 0.000, 0.000, 0.000, 176.470] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.862, 0.000, 8.087, 31.015, 81.524, 198.451] },
+            RowInstructions { number: 5, each: [6.862, 0.000, 8.087, 31.015, 81.524, 0.000, 0.000, 0.000, 198.451] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 117.550, 41.208, 33.975] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 91.467, 47.157, 0.000, 0.000, 0.000, 99.437] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.746, 84.062] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.357, 0.000, 0.000, 0.000, 81.700] },
             // transpose
-            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 319.018, 36.891, 93.978] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 319.018, 36.891, 0.000, 0.000, 0.000, 93.978] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 81.757, 36.580, 35.290] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 81.757, 36.580, 0.000, 0.000, 0.000, 35.290] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.981, 333.477, 41.644] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.981, 333.477, 0.000, 0.000, 0.000, 41.644] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.574, 33.504, 0.000, 0.000, 0.000, 45.939] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [116.116, 1.465, 54.603, 104.653, 0.000, 0.000] },
+            RowInstructions { number: 32, each: [116.115, 0.646, 50.681, 112.273, 0.000, 0.000, 97.391, 3.965, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [117.620, 0.000, 34.999, 136.015, 49.278, 2797.524] },
+            RowInstructions { number: 33, each: [117.314, 0.000, 36.165, 135.323, 0.000, 0.776, 77.932, 0.000, 2045.134] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [115.400, 0.000, 0.000, 132.376, 0.000, 85.501] },
+            RowInstructions { number: 34, each: [115.362, 0.000, 0.000, 134.469, 0.000, 0.000, 0.000, 0.000, 86.208] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [67.029, 0.000, 10.848, 119.311, 106.107, 223.938] },
+            RowInstructions { number: 35, each: [67.029, 0.000, 10.848, 119.311, 106.107, 0.000, 0.000, 0.000, 223.938] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [30.824, 0.000, 11.055, 76.910, 87.386, 209.095] },
+            RowInstructions { number: 36, each: [30.824, 0.000, 11.055, 76.910, 87.386, 0.000, 0.000, 0.000, 209.095] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 117.367, 39.769, 62.195] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 117.367, 39.769, 0.000, 0.000, 0.000, 62.195] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1248.885, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1248.885, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 140.343] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 0.000, 0.000, 0.000, 140.343] },
         ],
     },
     // armv7e-m
     Family {
         target: TargetId(18),
-        run: 2.1,
-        step: 280.9,
+        run: 0.0,
+        step: 293.0,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
+            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
+            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
+            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 10.923] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 0.000, 0.000, 0.000, 10.923] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
             // transpose
-            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 24.667, 28.783, 35.339] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 24.667, 28.783, 0.000, 0.000, 0.000, 35.339] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 41.651] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
+            // conv2d_paired_s8
+            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            // depthwise_paired_s8
+            RowInstructions { number: 15, each: [3.351, 7.662, 0.000, 0.642, 0.000, 0.000, 25.164, 0.000, 9539.894] },
+            // fully_connected_paired_s8
+            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.743, 1.143, 44.466, 44.156, 0.000, 1948.271] },
+            RowInstructions { number: 32, each: [7.835, 0.132, 40.338, 46.704, 0.000, 0.000, 127.622, 5.289, 1268.283] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.738, 0.937, 24.092, 66.958, 64.154, 0.000] },
+            RowInstructions { number: 33, each: [6.086, 0.000, 23.789, 74.979, 0.000, 4.950, 0.000, 1.271, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 32.000, 49.000] },
+            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.882, 0.000, 8.088, 32.902, 85.196, 185.947] },
+            RowInstructions { number: 35, each: [4.882, 0.000, 8.088, 32.902, 85.196, 0.000, 0.000, 0.000, 185.947] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [7.860, 0.000, 8.082, 32.033, 80.921, 203.633] },
+            RowInstructions { number: 36, each: [7.860, 0.000, 8.082, 32.033, 80.921, 0.000, 0.000, 0.000, 203.633] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 15.605, 33.108, 32.454] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 15.605, 33.108, 0.000, 0.000, 0.000, 32.454] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.734, 4.307, 39.255] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.734, 4.307, 0.000, 0.000, 0.000, 39.255] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.853, 51.281, 45.735] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.853, 51.281, 0.000, 0.000, 0.000, 45.735] },
         ],
     },
     // armv8-m.main
     Family {
         target: TargetId(19),
-        run: 2.1,
-        step: 280.9,
+        run: 0.0,
+        step: 293.0,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
+            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
+            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
+            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
             // transpose
-            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 36.220] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 0.000, 0.000, 0.000, 36.220] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 41.623] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
+            // conv2d_paired_s8
+            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            // depthwise_paired_s8
+            RowInstructions { number: 15, each: [3.348, 7.658, 0.000, 0.650, 0.000, 0.000, 26.105, 0.000, 9569.548] },
+            // fully_connected_paired_s8
+            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.744, 1.145, 44.460, 42.136, 0.000, 1946.459] },
+            RowInstructions { number: 32, each: [7.835, 0.134, 40.348, 44.687, 0.000, 0.000, 126.567, 5.296, 1266.744] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.739, 0.937, 24.091, 64.962, 64.037, 0.000] },
+            RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 32.000, 49.000] },
+            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 187.103] },
+            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 0.000, 0.000, 0.000, 187.103] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 199.917] },
+            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 0.000, 0.000, 0.000, 199.917] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 32.768] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 39.235] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 45.692] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
         ],
     },
     // armv8.1-m.main
     Family {
         target: TargetId(20),
-        run: 2.1,
-        step: 280.9,
+        run: 0.0,
+        step: 293.0,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.800, 5.684, 47.044, 71.702, 0.000, 1648.615] },
+            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.556, 6.680, 35.742, 95.423, 66.176, 0.000] },
+            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 51.000] },
+            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 170.927] },
+            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 193.923] },
+            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 119.550, 41.212, 36.973] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
             // transpose
-            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 36.220] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 0.000, 0.000, 0.000, 36.220] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 41.623] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
+            // conv2d_paired_s8
+            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            // depthwise_paired_s8
+            RowInstructions { number: 15, each: [3.348, 7.658, 0.000, 0.650, 0.000, 0.000, 26.105, 0.000, 9569.548] },
+            // fully_connected_paired_s8
+            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.744, 1.145, 44.460, 42.136, 0.000, 1946.459] },
+            RowInstructions { number: 32, each: [7.835, 0.134, 40.348, 44.687, 0.000, 0.000, 126.567, 5.296, 1266.744] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.739, 0.937, 24.091, 64.962, 64.037, 0.000] },
+            RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 32.000, 49.000] },
+            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 187.103] },
+            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 0.000, 0.000, 0.000, 187.103] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 199.917] },
+            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 0.000, 0.000, 0.000, 199.917] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 32.768] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 39.235] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 45.692] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
         ],
     },
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 46.6,
-        step: 319.4,
+        run: 51.9,
+        step: 314.1,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.826, 6.861, 43.014, 79.760, 0.000, 1492.649] },
+            RowInstructions { number: 1, each: [7.908, 6.263, 38.538, 82.618, 0.000, 0.000, 217.041, 1.583, 974.698] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [7.637, 7.238, 21.029, 98.399, 63.267, 0.000] },
+            RowInstructions { number: 2, each: [7.111, 6.174, 20.869, 105.795, 0.000, 4.045, 0.000, 1.838, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [7.998, 0.000, 0.000, 69.478, 26.894, 79.651] },
+            RowInstructions { number: 3, each: [8.000, 0.000, 0.000, 69.230, 27.490, 0.000, 0.000, 0.000, 78.293] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 188.978] },
+            RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 0.000, 0.000, 0.000, 188.978] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.850, 0.168, 7.046, 13.116, 62.839, 128.202] },
+            RowInstructions { number: 5, each: [6.807, 0.088, 7.060, 13.463, 60.422, 0.421, 0.000, 0.000, 119.332] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 120.411, 39.207, 61.289] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 73.787, 42.039, 0.000, 0.000, 0.000, 118.059] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 47.891] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 0.000, 0.000, 0.000, 47.891] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.149, 19.374, 88.597] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.191, 19.621, 0.000, 0.000, 0.000, 87.167] },
             // transpose
-            RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 327.339, 28.771, 139.592] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 327.339, 28.771, 0.000, 0.000, 0.000, 139.592] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 41.110, 19.137, 46.808] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 41.110, 19.137, 0.000, 0.000, 0.000, 46.808] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 114.679, 27.970, 61.091] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 114.679, 27.970, 0.000, 0.000, 0.000, 61.091] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 229.392, 409.568, 110.934] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 229.392, 409.568, 0.000, 0.000, 0.000, 110.934] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 16.855, 25.678, 0.000, 0.000, 0.000, 55.250] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [103.418, 0.542, 53.555, 117.560, 0.000, 0.000] },
+            RowInstructions { number: 32, each: [103.380, 0.000, 46.412, 121.513, 0.000, 0.000, 0.000, 7.431, 1416.622] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [104.035, 0.000, 24.990, 128.820, 107.287, 3910.936] },
+            RowInstructions { number: 33, each: [104.574, 0.000, 23.791, 130.558, 6.356, 0.000, 104.678, 0.000, 3327.226] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [103.782, 0.000, 0.000, 116.408, 163.480, 0.000] },
+            RowInstructions { number: 34, each: [103.973, 0.000, 0.000, 115.076, 0.000, 0.000, 0.000, 0.000, 124.736] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [60.734, 1.583, 6.737, 100.780, 147.886, 0.000] },
+            RowInstructions { number: 35, each: [59.397, 0.213, 6.989, 109.436, 86.990, 10.132, 0.000, 0.000, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [25.919, 0.000, 7.031, 71.311, 65.995, 255.177] },
+            RowInstructions { number: 36, each: [25.919, 0.000, 7.031, 71.311, 65.995, 0.000, 0.000, 0.000, 255.177] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 101.157, 34.775, 80.611] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 101.157, 34.775, 0.000, 0.000, 0.000, 80.611] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1200.523, 0.000, 0.000] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1200.523, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 263.666] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 0.000, 0.000, 0.000, 263.666] },
         ],
     },
     // aarch64
     Family {
         target: TargetId(48),
-        run: 15.8,
-        step: 225.2,
+        run: 23.6,
+        step: 217.4,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.847, 5.527, 42.471, 47.122, 0.000, 1261.777] },
+            RowInstructions { number: 1, each: [5.924, 5.023, 37.994, 50.162, 0.000, 0.000, 233.167, 0.931, 762.526] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.591, 6.594, 22.136, 69.744, 44.847, 0.000] },
+            RowInstructions { number: 2, each: [6.061, 6.057, 21.948, 75.448, 0.000, 4.130, 0.000, 0.000, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 53.000] },
+            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 0.000, 0.000, 0.000, 53.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.903, 0.000, 8.079, 28.712, 60.174, 157.045] },
+            RowInstructions { number: 4, each: [4.903, 0.000, 8.079, 28.712, 60.174, 0.000, 0.000, 0.000, 157.045] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [5.889, 0.000, 8.090, 18.732, 55.511, 167.612] },
+            RowInstructions { number: 5, each: [5.889, 0.000, 8.090, 18.732, 55.511, 0.000, 0.000, 0.000, 167.612] },
             // add_s8
-            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 97.614, 35.178, 42.860] },
+            RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 43.687, 27.060, 0.000, 0.000, 0.000, 75.969] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 273.966, 0.000, 14.220] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 273.966, 0.000, 0.000, 0.000, 0.000, 14.220] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.123, 4.593, 62.828] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.045, 2.271, 0.000, 0.000, 0.000, 72.458] },
             // transpose
-            RowInstructions { number: 9, each: [1.391, 0.000, 30.515, 8.995, 0.000, 0.000] },
+            RowInstructions { number: 9, each: [1.391, 0.000, 30.515, 8.995, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 25.808, 17.016, 25.562] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 25.808, 17.016, 0.000, 0.000, 0.000, 25.562] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 29.807, 17.042, 32.540] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 29.807, 17.042, 0.000, 0.000, 0.000, 32.540] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 12.747, 21.612, 19.295] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 12.747, 21.612, 0.000, 0.000, 0.000, 19.295] },
             // log_softmax_s8
-            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 150.260, 181.831, 42.362] },
+            RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 150.260, 181.831, 0.000, 0.000, 0.000, 42.362] },
+            // add_affine_s8
+            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 11.728, 22.503, 0.000, 0.000, 0.000, 30.607] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [6.818, 0.882, 27.553, 25.047, 0.000, 1351.897] },
+            RowInstructions { number: 32, each: [6.878, 0.187, 25.077, 26.605, 0.000, 0.000, 72.693, 3.560, 897.385] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [7.810, 0.805, 16.622, 41.565, 42.421, 0.000] },
+            RowInstructions { number: 33, each: [7.319, 0.301, 16.451, 46.873, 0.000, 3.815, 0.000, 0.079, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [6.000, 0.000, 0.000, 22.000, 17.000, 35.000] },
+            RowInstructions { number: 34, each: [6.000, 0.000, 0.000, 22.000, 17.000, 0.000, 0.000, 0.000, 35.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.895, 0.000, 8.093, 19.692, 58.914, 162.022] },
+            RowInstructions { number: 35, each: [4.895, 0.000, 8.093, 19.692, 58.914, 0.000, 0.000, 0.000, 162.022] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [5.889, 0.000, 8.088, 19.735, 55.538, 167.031] },
+            RowInstructions { number: 36, each: [5.889, 0.000, 8.088, 19.735, 55.538, 0.000, 0.000, 0.000, 167.031] },
             // add_f32
-            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 10.748, 21.474, 16.460] },
+            RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 10.748, 21.474, 0.000, 0.000, 0.000, 16.460] },
             // softmax_f32
-            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 76.757, 0.000, 29.039] },
+            RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 76.757, 0.000, 0.000, 0.000, 0.000, 29.039] },
             // log_softmax_f32
-            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 54.030] },
+            RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 0.000, 0.000, 0.000, 54.030] },
         ],
     },
 ];

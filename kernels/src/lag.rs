@@ -58,10 +58,118 @@ pub(crate) fn windows(spatial: &Spatial, images: u32, groups: [u32; 3], size: u3
     lag.saturating_add(drift.max(0).saturating_mul(last)) as u64
 }
 
+/// The most pixels that a walk in tiles is followed over.
+const FOLLOWED: u64 = 1 << 24;
+
+/// A walk over dense images of bytes, followed pixel by pixel.
+struct Followed<'a> {
+    spatial: &'a Spatial,
+    images: u32,
+    up: bool,
+}
+
+impl<'a> Followed<'a> {
+    /// `None` for more pixels than it is worth to follow.
+    fn new(spatial: &'a Spatial, images: u32, direction: Direction) -> Option<Followed<'a>> {
+        let walk = Followed { spatial, images, up: direction == Direction::Up };
+        (walk.each().checked_mul(u64::from(images))? <= FOLLOWED).then_some(walk)
+    }
+
+    /// Output pixels of an image.
+    fn each(&self) -> u64 {
+        u64::from(self.spatial.output.height) * u64::from(self.spatial.output.width)
+    }
+
+    /// Where, from the input's beginning or walking down from its end, the pixel begins that is read first for output pixel
+    /// `x` of row `row`, counted over all images; `i64::MAX` where none is.
+    fn lowest(&self, row: u64, x: u64) -> i64 {
+        let s = self.spatial;
+        let height = u64::from(s.output.height);
+        let (image, y) = (row / height, row % height);
+        let (rows, columns) = (s.row_taps(y as u32), s.column_taps(x as u32));
+        if rows.first >= rows.end || columns.first >= columns.end {
+            return i64::MAX;
+        }
+        let far = |taps: &Taps, dilation: u32| i64::from(taps.end - taps.first - 1) * i64::from(dilation);
+        let corner = |taps: &Taps, dilation: u32| i64::from(taps.at) + if self.up { 0 } else { far(taps, dilation) };
+        let at = image as i64 * i64::from(s.input.image_pitch)
+            + corner(&rows, s.dilations[0]) * i64::from(s.input.row_pitch)
+            + corner(&columns, s.dilations[1]) * i64::from(s.input.pixel_pitch);
+        let whole = i64::from(self.images) * i64::from(s.input.image_pitch);
+        if self.up { at } else { whole - at - i64::from(s.input.channels) }
+    }
+}
+
+/// The lag of a walk over pixels in raster order, or in reverse, that reads the windows of `together` pixels, across the ends
+/// of rows and images, before it writes their outputs. Elements are of one byte, images dense. `None` for more pixels than it
+/// is worth to follow.
+pub(crate) fn tiles(spatial: &Spatial, images: u32, together: u32, direction: Direction) -> Option<u64> {
+    let walk = Followed::new(spatial, images, direction)?;
+    let (width, total) = (u64::from(spatial.output.width), walk.each() * u64::from(images));
+    let bytes = i64::from(spatial.output.channels);
+    let (mut lag, mut later) = (0i64, i64::MAX);
+    // From the pixel visited last to the first; a tile ends where so many whole ones have gone before.
+    for visit in (0..total).rev() {
+        if (visit + 1) % u64::from(together) == 0 || visit + 1 == total {
+            lag = lag.max(((visit + 1) as i64 * bytes).saturating_sub(later));
+        }
+        let number = if walk.up { visit } else { total - 1 - visit };
+        // Its own tile is read as a whole: what it reads counts for the tiles before it.
+        later = later.min(walk.lowest(number / width, number % width));
+    }
+    Some(lag as u64)
+}
+
+/// The lag of a walk over rows that are cut into stretches of `pixels` pixels from the left, and these into `channels` channels at
+/// a time, each channel its own input channel's: all that these read is read before the first of them is written.
+/// Elements, images and `None` as for [`tiles`].
+pub(crate) fn stretches(
+    spatial: &Spatial,
+    images: u32,
+    [pixels, channels]: [u32; 2],
+    direction: Direction,
+) -> Option<u64> {
+    let walk = Followed::new(spatial, images, direction)?;
+    let width = u64::from(spatial.output.width);
+    let rows = u64::from(images) * u64::from(spatial.output.height);
+    let (pixels, parts) = (u64::from(pixels), u64::from(spatial.output.channels / channels) as i64);
+    let channels = i64::from(channels);
+    let pitch = i64::from(spatial.output.pixel_pitch);
+    let stretches = width.div_ceil(pixels);
+    let (mut lag, mut later) = (0i64, i64::MAX);
+    for visit in (0..rows * stretches).rev() {
+        let number = if walk.up { visit } else { rows * stretches - 1 - visit };
+        let (row, first) = (number / stretches, number % stretches * pixels);
+        let own = first..(first + pixels).min(width);
+        let lowest = own.clone().map(|x| walk.lowest(row, x)).min().unwrap_or(i64::MAX);
+        // The pixel of the stretch that lies farthest along the walk, from where that begins.
+        let far = if walk.up { row * width + own.end - 1 } else { rows * width - 1 - (row * width + own.start) };
+        // What the parts write and need grows evenly with their number: the first, and the last two, decide.
+        for part in [0, parts - 2, parts - 1].into_iter().filter(|part| *part >= 0) {
+            let next = if part + 1 < parts { lowest.saturating_add((part + 1) * channels) } else { i64::MAX };
+            let end = far as i64 * pitch + (part + 1) * channels;
+            lag = lag.max(end.saturating_sub(next.min(later)));
+        }
+        later = later.min(lowest);
+    }
+    Some(lag as u64)
+}
+
 /// The lag of a walk over vectors that reads a whole vector for each element it writes.
 pub(crate) fn vectors(vectors: u32, input_bytes: u32, output_bytes: u32, size: u32) -> u64 {
     let drift = i64::from(output_bytes) - i64::from(input_bytes);
     let own = i64::from(output_bytes) - i64::from(size);
     let last = i64::from(vectors) - 1;
     drift.max(0).saturating_mul(last).saturating_add(own) as u64
+}
+
+/// The lag of a walk up over vectors of bytes that reads a whole vector for each `part` outputs, which it writes together.
+pub(crate) fn vectors_in_parts(vectors: u32, inputs: u32, outputs: u32, part: u32) -> u64 {
+    let drift = i64::from(outputs) - i64::from(inputs);
+    let last = i64::from(vectors) - 1;
+    // Within a vector, all but the last part are written while it is still to be read; behind it, the next vector is.
+    let within = i64::from((outputs - 1) / part * part);
+    let own = if within > 0 { drift.max(0) * last + within } else { 0 };
+    let between = if last > 0 { drift.max(drift * last) } else { 0 };
+    own.max(between).max(0) as u64
 }

@@ -14,6 +14,7 @@
 extern crate std;
 
 mod add;
+mod add_affine;
 mod arithmetic;
 mod blocks;
 mod cast;
@@ -24,10 +25,14 @@ mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
+mod conv2d_paired;
 mod copy;
 mod depthwise;
+mod depthwise_paired;
 mod dequantize;
+mod dsp;
 mod fully_connected;
+mod fully_connected_paired;
 mod gather;
 #[cfg(feature = "host")]
 mod instruction_figures;
@@ -47,6 +52,7 @@ mod map_program;
 mod matmul;
 mod matmul_blocked;
 mod movement;
+mod paired;
 mod pool2d;
 mod pool2d_grad;
 #[cfg(feature = "host")]
@@ -79,6 +85,7 @@ pub mod parameters {
     //! What the rows read as their parameters: little-endian records used in place.
 
     pub use crate::add::{AddF32Parameters, AddS8Parameters, Scaling};
+    pub use crate::add_affine::AddAffineParameters;
     pub use crate::arithmetic::Epilogue;
     pub use crate::blocks::Blocks;
     pub use crate::cast::CastParameters;

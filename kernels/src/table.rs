@@ -43,6 +43,9 @@ pub trait Emit {
     fn rows(&mut self, rows: u32);
 }
 
+/// Constants made at plan time, and scratch, begin at multiples of so many bytes, or of the row's alignment if that is more.
+pub const PACKED_ALIGN: u8 = 4;
+
 /// A kernel.
 pub struct Kernel {
     /// Its number in plans: explicit, never reused.
@@ -78,6 +81,12 @@ impl Kernel {
             Some(native) => native,
             None => self.portable,
         }
+    }
+
+    /// The alignment of its scratch.
+    pub const fn scratch_align(&self) -> u64 {
+        let own = self.row().align();
+        if own > PACKED_ALIGN { own as u64 } else { PACKED_ALIGN as u64 }
     }
 
     /// Whether plans for `target` may use it.

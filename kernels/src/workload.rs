@@ -4,7 +4,7 @@ use kiln_core::TensorType;
 use kiln_ops::{Op, Window2d};
 
 /// How many [`Workload::quantities`] there are.
-pub const QUANTITIES: usize = 6;
+pub const QUANTITIES: usize = 9;
 
 /// The quantities of one operation, whatever kernel computes it. They are read off the types alone, so they are known
 /// before anything is planned. Floating point, since nothing here must be exact and nothing may overflow.
@@ -21,6 +21,13 @@ pub struct Workload {
     pub outputs: f64,
     /// Output pixels or vectors: output elements without the innermost dimension.
     pub vectors: f64,
+    /// What lies under the window of each output pixel, channels and all, padding included: kernels that multiply it by
+    /// several channels gather it once.
+    pub gathered: f64,
+    /// Output pixels whose windows reach over padding.
+    pub edges: f64,
+    /// What lies under the windows of those.
+    pub gathered_at_edges: f64,
 }
 
 impl Workload {
@@ -62,7 +69,9 @@ impl Workload {
 
     /// The quantities in the order of a kernel's figures; the last is 1, what any call costs.
     pub fn quantities(&self) -> [f64; QUANTITIES] {
-        [self.products, self.padding, self.lines, self.outputs, self.vectors, 1.0]
+        let (products, padding, lines) = (self.products, self.padding, self.lines);
+        let (gathered, edges, at_edges) = (self.gathered, self.edges, self.gathered_at_edges);
+        [products, padding, lines, self.outputs, self.vectors, gathered, edges, at_edges, 1.0]
     }
 }
 
@@ -75,7 +84,12 @@ fn windows(window: &Window2d, (x, output): (&TensorType, &TensorType), depth: f6
     let each = f64::from(output.shape.dim(0)) * channels;
     let products = each * rows * columns * depth;
     let all = plain.outputs * kernel_rows * kernel_columns * depth;
-    Workload { products, padding: (all - products).max(0.0), lines: each * rows * width, ..plain }
+    let under = kernel_rows * kernel_columns * depth;
+    let gathered = plain.vectors * under;
+    let whole = |axis| windows_inside(window, axis, x.shape.dim(axis + 1), output.shape.dim(axis + 1));
+    let edges = (plain.vectors - f64::from(output.shape.dim(0)) * whole(0) * whole(1)).max(0.0);
+    let (padding, lines, gathered_at_edges) = ((all - products).max(0.0), each * rows * width, edges * under);
+    Workload { products, padding, lines, gathered, edges, gathered_at_edges, ..plain }
 }
 
 /// Windows and taps beyond which none is counted as padding: counting takes as many steps as the fewer of the two, and a
@@ -104,6 +118,17 @@ fn taps_inside(window: &Window2d, axis: usize, size: u32, outputs: u32) -> f64 {
     }
 }
 
+/// How many windows along an axis lie inside the image with all their taps.
+fn windows_inside(window: &Window2d, axis: usize, size: u32, outputs: u32) -> f64 {
+    let of = |pair: &[u32]| i64::from(pair.get(axis).copied().unwrap_or(0));
+    let (stride, pad) = (of(&window.strides).max(1), of(&window.pads));
+    let reach = (of(&window.kernel) - 1).saturating_mul(of(&window.dilations));
+    let first = pad.unsigned_abs().div_ceil(stride.unsigned_abs()) as i64;
+    let room = i64::from(size) - 1 - reach + pad;
+    let end = if room < 0 { 0 } else { room / stride + 1 };
+    (end.min(i64::from(outputs)) - first).max(0) as f64
+}
+
 fn elements(ty: &TensorType) -> f64 {
     ty.shape.elements().map_or(0.0, |elements| elements as f64)
 }
@@ -126,6 +151,9 @@ mod tests {
                         let found = (0..outputs).flat_map(|o| (0..kernel).map(move |k| (o, k)));
                         let found = found.filter(|(o, k)| window.tap(0, *o, *k, size).is_some()).count();
                         assert_eq!(taps_inside(&window, 0, size, outputs), found as f64, "{window:?} over {size}");
+                        let all = |o: u32| (0..kernel).all(|k| window.tap(0, o, k, size).is_some());
+                        let whole = (0..outputs).filter(|&o| all(o)).count();
+                        assert_eq!(windows_inside(&window, 0, size, outputs), whole as f64, "{window:?} over {size}");
                         checked += 1;
                     }
                 }

@@ -175,7 +175,7 @@ fn push_step(
     }
     let mut scratch = solution.scratch_offsets[index].unwrap_or(0);
     for &bytes in &step.scratch {
-        scratch = scratch.next_multiple_of(step.kernel.row().align().max(1) as u64);
+        scratch = scratch.next_multiple_of(step.kernel.scratch_align());
         let place = Place::new(0, input.places.arena_base + scratch);
         let place = place.ok_or(too_large("an offset", scratch, (1 << 56) - 1))?;
         tables.operands.push(OperandRecord { place, bytes });

@@ -382,7 +382,7 @@ impl<'g> Lowering<'g> {
         // A value is given a place only if the kernel reads it as it lies, so constants that are
         // packed do not stay in the plan twice.
         let row = kernel.row();
-        let align = (row.align() as u64).max(4);
+        let align = kernel.scratch_align();
         let mut wanted = vec![false; node.inputs.len()];
         (kernel.prepare)(operation, &mut Probe { wanted: &mut wanted }).map_err(|e| refused(entry, node, e))?;
         let input_storage: Vec<Option<Storage>> =

@@ -373,7 +373,7 @@ fn problem(entry: &Lowered, overlap: bool) -> Problem {
             let one = |lag: &Lag| solve::Overlap { input: lag.input, output, up: lag.up, down: lag.down };
             step.overlaps.iter().map(one).collect()
         });
-        let align = step.kernel.row().align().max(1) as u64;
+        let align = step.kernel.scratch_align();
         solve::Step {
             inputs: inputs.collect(),
             outputs: output.into_iter().collect(),
@@ -418,7 +418,7 @@ fn report_step(entry: &Lowered, index: usize, solution: &solve::Solution) -> Pla
         workload: step.workload,
         inputs: step.values.0.clone(),
         output: step.values.1,
-        scratch: scratch_bytes(&step.scratch, step.kernel.row().align().max(1) as u64),
+        scratch: scratch_bytes(&step.scratch, step.kernel.scratch_align()),
         rows: step.rows,
         direction: direction(step, &entry.buffers, solution),
         again: step.again,
@@ -482,7 +482,7 @@ fn report_tensors(
             ty: None,
             region: Region::Scratch,
             offset: places.arena_base + offset,
-            bytes: scratch_bytes(&step.scratch, step.kernel.row().align().max(1) as u64),
+            bytes: scratch_bytes(&step.scratch, step.kernel.scratch_align()),
             first_step: position,
             last_step: position,
         });

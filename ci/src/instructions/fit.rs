@@ -58,12 +58,13 @@ mod tests {
 
     #[test]
     fn figures_are_found_again_and_never_negative() {
-        let figures = [7.5, 0.0, 3.0, 20.0, 0.0, 150.0];
+        let figures = [7.5, 0.0, 3.0, 20.0, 0.0, 0.0, 0.0, 0.0, 150.0];
         let sum = |q: &[f64; QUANTITIES]| q.iter().zip(&figures).map(|(a, b)| a * b).sum::<f64>();
         let mut samples = Vec::new();
         for outputs in [10.0, 80.0, 600.0] {
             for taps in [1.0f64, 9.0, 64.0] {
-                let quantities = [outputs * taps, 0.0, outputs * taps.sqrt(), outputs, outputs / 10.0, 1.0];
+                let quantities =
+                    [outputs * taps, 0.0, outputs * taps.sqrt(), outputs, outputs / 10.0, 0.0, 0.0, 0.0, 1.0];
                 samples.push(Sample { quantities, instructions: sum(&quantities) });
             }
         }
@@ -75,9 +76,9 @@ mod tests {
         assert_eq!(found[1], 0.0);
         // The best line through these falls; one that may not falls to nothing.
         let falling = [(1.0, 30.0), (2.0, 20.0), (3.0, 10.0)]
-            .map(|(x, instructions)| Sample { quantities: [x, 0.0, 0.0, 0.0, 0.0, 1.0], instructions });
+            .map(|(x, instructions)| Sample { quantities: [x, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], instructions });
         let found = fit(&falling);
-        assert!(found[0] == 0.0 && found[5] > 10.0, "{found:?}");
+        assert!(found[0] == 0.0 && found[8] > 10.0, "{found:?}");
         assert_eq!(fit(&[]), [0.0; QUANTITIES]);
     }
 }

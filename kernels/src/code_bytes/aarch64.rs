@@ -11,6 +11,7 @@ pub(super) const FAMILY: Family = Family {
     target: TargetId(48),
     base: 3736,
     shared: &[
+        ("kiln_kernels::add::fits", 276),
         ("kiln_kernels::blocks::Blocks::fit", 108),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 200),
         ("kiln_kernels::spatial::Spatial::check_backwards", 228),
@@ -23,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::vectors::fit", 76),
         ("kiln_kernels::spatial::Spatial::check", 264),
         ("kiln_kernels::spatial::Spatial::taps", 136),
-        ("kiln_kernels::add::fits", 276),
+        ("kiln_kernels::conv2d::check", 296),
         ("kiln_kernels::map::MapParameters::parts", 128),
         ("kiln_kernels::map::Parts::layout", 172),
         ("kiln_kernels::strided::Walk::new", 136),
@@ -37,88 +38,89 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 296),
         ("libm::math::expf::expf", 416),
         ("libm::math::scalbn::scalbnf", 140),
-        ("kiln_kernels::conv2d::check", 268),
+        ("kiln_kernels::conv2d::check #2", 268),
         ("kiln_kernels::pool2d::check", 88),
-        ("kiln_kernels::conv2d::check #2", 296),
         ("kiln_kernels::pool2d::check #2", 88),
-        ("kiln_kernels::map::Machine<A>::read", 488),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 124),
         ("core::iter::traits::iterator::Iterator::all", 216),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 124),
+        ("kiln_kernels::map::Machine<A>::read", 488),
     ],
     rows: &[
         // depthwise_s8
-        RowBytes { number: 2, bytes: 1204, shared: &[3, 4, 10, 11, 26] },
+        RowBytes { number: 2, bytes: 1204, shared: &[4, 5, 11, 12, 27] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 1252, shared: &[3, 4, 10, 11, 26] },
+        RowBytes { number: 1, bytes: 1252, shared: &[4, 5, 11, 12, 27] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 848, shared: &[9] },
+        RowBytes { number: 3, bytes: 848, shared: &[10] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 696, shared: &[3, 4, 10, 11, 27] },
+        RowBytes { number: 4, bytes: 696, shared: &[4, 5, 11, 12, 28] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 644, shared: &[3, 4, 10, 11, 27] },
+        RowBytes { number: 5, bytes: 644, shared: &[4, 5, 11, 12, 28] },
+        // add_affine_s8
+        RowBytes { number: 17, bytes: 520, shared: &[0, 1] },
         // add_s8
-        RowBytes { number: 6, bytes: 644, shared: &[0, 12] },
+        RowBytes { number: 6, bytes: 656, shared: &[0, 1] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 708, shared: &[6, 7, 8, 9] },
+        RowBytes { number: 7, bytes: 708, shared: &[7, 8, 9, 10] },
         // copy
-        RowBytes { number: 8, bytes: 408, shared: &[0] },
+        RowBytes { number: 8, bytes: 408, shared: &[1] },
         // transpose
         RowBytes { number: 9, bytes: 640, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 332, shared: &[0, 18] },
+        RowBytes { number: 10, bytes: 332, shared: &[1, 19] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 376, shared: &[0, 18] },
+        RowBytes { number: 11, bytes: 376, shared: &[1, 19] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 424, shared: &[0] },
+        RowBytes { number: 12, bytes: 424, shared: &[1] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1180, shared: &[6, 7, 8, 9] },
+        RowBytes { number: 13, bytes: 1180, shared: &[7, 8, 9, 10] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 960, shared: &[3, 4, 10, 11, 28] },
+        RowBytes { number: 33, bytes: 960, shared: &[4, 5, 11, 12, 13] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 1000, shared: &[3, 4, 10, 11, 28] },
+        RowBytes { number: 32, bytes: 1000, shared: &[4, 5, 11, 12, 13] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 640, shared: &[9] },
+        RowBytes { number: 34, bytes: 640, shared: &[10] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 648, shared: &[3, 4, 10, 11, 29] },
+        RowBytes { number: 35, bytes: 648, shared: &[4, 5, 11, 12, 29] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 652, shared: &[3, 4, 10, 11, 29] },
+        RowBytes { number: 36, bytes: 652, shared: &[4, 5, 11, 12, 29] },
         // add_f32
-        RowBytes { number: 37, bytes: 260, shared: &[0, 12] },
+        RowBytes { number: 37, bytes: 260, shared: &[0, 1] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 392, shared: &[8, 9, 24, 25] },
+        RowBytes { number: 38, bytes: 392, shared: &[9, 10, 25, 26] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 388, shared: &[8, 9, 23, 24, 25] },
+        RowBytes { number: 39, bytes: 388, shared: &[9, 10, 24, 25, 26] },
         // map_f32
-        RowBytes { number: 40, bytes: 3084, shared: &[0, 13, 14, 15, 16, 21, 30, 31, 32] },
+        RowBytes { number: 40, bytes: 3084, shared: &[1, 14, 15, 16, 17, 22, 30, 31, 32] },
         // map_i32
-        RowBytes { number: 41, bytes: 3644, shared: &[0, 13, 14, 15, 16, 31, 32] },
+        RowBytes { number: 41, bytes: 3640, shared: &[1, 14, 15, 16, 17, 30, 31] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7668, shared: &[0, 13, 14, 15, 16, 19, 20, 21, 22, 23, 24, 25, 30, 31, 32] },
+        RowBytes { number: 42, bytes: 7668, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3872, shared: &[0, 16] },
+        RowBytes { number: 43, bytes: 3872, shared: &[1, 17] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 468, shared: &[0] },
+        RowBytes { number: 44, bytes: 468, shared: &[1] },
         // matmul_f32
         RowBytes { number: 45, bytes: 1672, shared: &[] },
         // strided
-        RowBytes { number: 46, bytes: 696, shared: &[0, 16, 17] },
+        RowBytes { number: 46, bytes: 696, shared: &[1, 17, 18] },
         // scatter
-        RowBytes { number: 47, bytes: 804, shared: &[16, 17] },
+        RowBytes { number: 47, bytes: 804, shared: &[17, 18] },
         // concat
         RowBytes { number: 48, bytes: 624, shared: &[] },
         // cast
-        RowBytes { number: 49, bytes: 1832, shared: &[0] },
+        RowBytes { number: 49, bytes: 1832, shared: &[1] },
         // random_f32
-        RowBytes { number: 50, bytes: 776, shared: &[0, 19, 20, 21, 22, 23] },
+        RowBytes { number: 50, bytes: 776, shared: &[1, 20, 21, 22, 23, 24] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1700, shared: &[1, 2, 3, 4, 5] },
+        RowBytes { number: 51, bytes: 1700, shared: &[2, 3, 4, 5, 6] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 3040, shared: &[1, 2, 3, 4] },
+        RowBytes { number: 52, bytes: 3040, shared: &[2, 3, 4, 5] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 1120, shared: &[2, 3, 4, 5, 11] },
+        RowBytes { number: 53, bytes: 1120, shared: &[3, 4, 5, 6, 12] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1388, shared: &[2, 3, 4, 5, 11] },
+        RowBytes { number: 54, bytes: 1944, shared: &[3, 4, 5, 6, 12] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 884, shared: &[3, 4, 10, 11] },
+        RowBytes { number: 55, bytes: 884, shared: &[4, 5, 11, 12] },
     ],
 };

@@ -9,8 +9,9 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(16),
-    base: 4278,
+    base: 4282,
     shared: &[
+        ("kiln_kernels::add::fits", 182),
         ("kiln_kernels::blocks::Blocks::fit", 156),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 296),
         ("kiln_kernels::spatial::Spatial::check_backwards", 152),
@@ -23,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::vectors::fit", 102),
         ("kiln_kernels::spatial::Spatial::check", 168),
         ("kiln_kernels::spatial::Spatial::taps", 156),
-        ("kiln_kernels::add::fits", 182),
+        ("kiln_kernels::conv2d::check", 264),
         ("kiln_kernels::map::MapParameters::parts", 142),
         ("kiln_kernels::map::Parts::layout", 176),
         ("kiln_kernels::strided::Walk::new", 186),
@@ -41,14 +42,13 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 360),
         ("libm::math::expf::expf", 468),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::conv2d::check", 224),
+        ("kiln_kernels::conv2d::check #2", 222),
         ("kiln_kernels::pool2d::check", 48),
-        ("kiln_kernels::conv2d::check #2", 264),
         ("kiln_kernels::pool2d::check #2", 48),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 80),
         ("kiln_kernels::lanes::common", 72),
         ("core::iter::traits::iterator::Iterator::all", 216),
         ("kiln_kernels::map::Machine<A>::read", 444),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 80),
         ("__aeabi_dmul", 10),
         ("compiler_builtins::float::mul::__muldf3", 824),
         ("compiler_builtins::float::mul::__mulsf3", 416),
@@ -91,78 +91,80 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // depthwise_s8
-        RowBytes { number: 2, bytes: 984, shared: &[3, 4, 10, 11, 30, 48] },
+        RowBytes { number: 2, bytes: 984, shared: &[4, 5, 11, 12, 31, 48] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 988, shared: &[3, 4, 10, 11, 30, 48] },
+        RowBytes { number: 1, bytes: 988, shared: &[4, 5, 11, 12, 31, 48] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 700, shared: &[9, 48] },
+        RowBytes { number: 3, bytes: 692, shared: &[10, 48] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 562, shared: &[3, 4, 10, 11, 31, 43, 48] },
+        RowBytes { number: 4, bytes: 562, shared: &[4, 5, 11, 12, 32, 43, 48] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 500, shared: &[3, 4, 10, 11, 31, 48] },
+        RowBytes { number: 5, bytes: 500, shared: &[4, 5, 11, 12, 32, 48] },
+        // add_affine_s8
+        RowBytes { number: 17, bytes: 542, shared: &[0, 1, 48] },
         // add_s8
-        RowBytes { number: 6, bytes: 518, shared: &[0, 12, 48] },
+        RowBytes { number: 6, bytes: 678, shared: &[0, 1, 48] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 564, shared: &[6, 7, 8, 9, 46, 48] },
+        RowBytes { number: 7, bytes: 564, shared: &[7, 8, 9, 10, 46, 48] },
         // copy
-        RowBytes { number: 8, bytes: 252, shared: &[0, 41, 42, 48] },
+        RowBytes { number: 8, bytes: 252, shared: &[1, 41, 42, 48] },
         // transpose
         RowBytes { number: 9, bytes: 812, shared: &[48] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 394, shared: &[0, 19, 46, 48, 52, 54, 56, 57, 60, 65, 68, 70, 75, 76] },
+        RowBytes { number: 10, bytes: 394, shared: &[1, 20, 46, 48, 52, 54, 56, 57, 60, 65, 68, 70, 75, 76] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 354, shared: &[0, 19, 48] },
+        RowBytes { number: 11, bytes: 354, shared: &[1, 20, 48] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 340, shared: &[0, 40, 46, 48, 56, 69] },
+        RowBytes { number: 12, bytes: 340, shared: &[1, 40, 46, 48, 56, 69] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1308, shared: &[6, 7, 8, 9, 46, 48, 49] },
+        RowBytes { number: 13, bytes: 1308, shared: &[7, 8, 9, 10, 46, 48, 49] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 826, shared: &[3, 4, 10, 11, 32, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 33, bytes: 824, shared: &[4, 5, 11, 12, 13, 40, 46, 48, 52, 61, 66, 69, 70] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 878, shared: &[3, 4, 10, 11, 32, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 32, bytes: 876, shared: &[4, 5, 11, 12, 13, 40, 46, 48, 52, 61, 66, 69, 70] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 578, shared: &[9, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 34, bytes: 576, shared: &[10, 40, 46, 48, 52, 61, 66, 69, 70] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 528, shared: &[3, 4, 10, 11, 33, 46, 48, 52, 53, 61, 66, 70, 75, 76] },
+        RowBytes { number: 35, bytes: 528, shared: &[4, 5, 11, 12, 33, 46, 48, 52, 53, 61, 66, 70, 75, 76] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 540, shared: &[3, 4, 10, 11, 33, 48, 61, 70] },
+        RowBytes { number: 36, bytes: 540, shared: &[4, 5, 11, 12, 33, 48, 61, 70] },
         // add_f32
-        RowBytes { number: 37, bytes: 278, shared: &[0, 12, 46, 48, 52, 61, 66, 70] },
+        RowBytes { number: 37, bytes: 278, shared: &[0, 1, 46, 48, 52, 61, 66, 70] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 300, shared: &[8, 9, 28, 29, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 75, 76] },
+        RowBytes { number: 38, bytes: 300, shared: &[9, 10, 29, 30, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 75, 76] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 288, shared: &[8, 9, 27, 28, 29, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 72, 75, 76] },
+        RowBytes { number: 39, bytes: 288, shared: &[9, 10, 28, 29, 30, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 72, 75, 76] },
         // map_f32
-        RowBytes { number: 40, bytes: 2728, shared: &[0, 13, 14, 15, 16, 17, 23, 34, 35, 36, 37, 40, 42, 46, 48, 52, 53, 54, 56, 57, 60, 61, 64, 65, 66, 68, 69, 70, 72, 75, 76] },
+        RowBytes { number: 40, bytes: 2728, shared: &[1, 14, 15, 16, 17, 18, 24, 34, 35, 36, 37, 40, 42, 46, 48, 52, 53, 54, 56, 57, 60, 61, 64, 65, 66, 68, 69, 70, 72, 75, 76] },
         // map_i32
-        RowBytes { number: 41, bytes: 2642, shared: &[0, 13, 14, 15, 16, 17, 34, 35, 37, 42, 43, 48, 64] },
+        RowBytes { number: 41, bytes: 2650, shared: &[1, 14, 15, 16, 17, 18, 34, 35, 36, 42, 43, 48, 64] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7264, shared: &[0, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 34, 35, 36, 37, 38, 39, 40, 42, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76] },
+        RowBytes { number: 42, bytes: 7264, shared: &[1, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 42, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4036, shared: &[0, 16, 46, 48, 52, 60, 61, 66, 70] },
+        RowBytes { number: 43, bytes: 4036, shared: &[1, 17, 46, 48, 52, 60, 61, 66, 70] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 446, shared: &[0, 48, 70] },
+        RowBytes { number: 44, bytes: 446, shared: &[1, 48, 70] },
         // matmul_f32
         RowBytes { number: 45, bytes: 1372, shared: &[40, 46, 48, 52, 66, 69] },
         // strided
-        RowBytes { number: 46, bytes: 708, shared: &[0, 16, 18, 41, 42, 48] },
+        RowBytes { number: 46, bytes: 708, shared: &[1, 17, 19, 41, 42, 48] },
         // scatter
-        RowBytes { number: 47, bytes: 826, shared: &[16, 18, 41, 42, 48] },
+        RowBytes { number: 47, bytes: 826, shared: &[17, 19, 41, 42, 48] },
         // concat
         RowBytes { number: 48, bytes: 1540, shared: &[41, 42, 48, 49] },
         // cast
-        RowBytes { number: 49, bytes: 1576, shared: &[0, 46, 48, 53, 54, 56, 57, 60, 70, 72] },
+        RowBytes { number: 49, bytes: 1576, shared: &[1, 46, 48, 53, 54, 56, 57, 60, 70, 72] },
         // random_f32
-        RowBytes { number: 50, bytes: 670, shared: &[0, 20, 21, 22, 23, 24, 25, 26, 27, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 55, 56, 58, 59, 62, 63, 66, 67, 68, 69, 71, 72, 73, 74, 75, 76] },
+        RowBytes { number: 50, bytes: 670, shared: &[1, 21, 22, 23, 24, 25, 26, 27, 28, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 55, 56, 58, 59, 62, 63, 66, 67, 68, 69, 71, 72, 73, 74, 75, 76] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1232, shared: &[1, 2, 3, 4, 5, 40, 46, 48, 52, 66, 69] },
+        RowBytes { number: 51, bytes: 1232, shared: &[2, 3, 4, 5, 6, 40, 46, 48, 52, 66, 69] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2508, shared: &[1, 2, 3, 4, 40, 46, 48, 52, 66, 69] },
+        RowBytes { number: 52, bytes: 2508, shared: &[2, 3, 4, 5, 40, 46, 48, 52, 66, 69] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 790, shared: &[2, 3, 4, 5, 11, 46, 48, 52, 53, 66, 75, 76] },
+        RowBytes { number: 53, bytes: 790, shared: &[3, 4, 5, 6, 12, 46, 48, 52, 53, 66, 75, 76] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1076, shared: &[2, 3, 4, 5, 11, 46, 48, 52, 66, 70] },
+        RowBytes { number: 54, bytes: 1094, shared: &[3, 4, 5, 6, 12, 46, 48, 52, 66, 70] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 706, shared: &[3, 4, 10, 11, 48, 70] },
+        RowBytes { number: 55, bytes: 706, shared: &[4, 5, 11, 12, 48, 70] },
     ],
 };

@@ -11,6 +11,7 @@ pub(super) const FAMILY: Family = Family {
     target: TargetId(17),
     base: 4132,
     shared: &[
+        ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
         ("kiln_kernels::spatial::Spatial::check_backwards", 140),
@@ -23,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::vectors::fit", 80),
         ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::taps", 116),
-        ("kiln_kernels::add::fits", 160),
+        ("kiln_kernels::conv2d::check", 208),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
         ("kiln_kernels::strided::Walk::new", 156),
@@ -40,14 +41,13 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 376),
         ("libm::math::expf::expf", 490),
         ("libm::math::scalbn::scalbnf", 114),
-        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::conv2d::check #2", 176),
         ("kiln_kernels::pool2d::check", 56),
-        ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::pool2d::check #2", 56),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
-        ("kiln_kernels::lanes::common", 82),
         ("kiln_kernels::map::Machine<A>::read", 394),
         ("core::iter::traits::iterator::Iterator::all", 270),
+        ("kiln_kernels::lanes::common", 82),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("__aeabi_fcmpeq", 56),
         ("__aeabi_d2f", 310),
         ("__aeabi_dadd", 12),
@@ -84,78 +84,80 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // depthwise_s8
-        RowBytes { number: 2, bytes: 948, shared: &[3, 4, 10, 11, 29] },
+        RowBytes { number: 2, bytes: 938, shared: &[4, 5, 11, 12, 30] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 946, shared: &[3, 4, 10, 11, 29] },
+        RowBytes { number: 1, bytes: 936, shared: &[4, 5, 11, 12, 30] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 660, shared: &[9] },
+        RowBytes { number: 3, bytes: 658, shared: &[10] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 558, shared: &[3, 4, 10, 11, 30] },
+        RowBytes { number: 4, bytes: 558, shared: &[4, 5, 11, 12, 31] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 492, shared: &[3, 4, 10, 11, 30] },
+        RowBytes { number: 5, bytes: 492, shared: &[4, 5, 11, 12, 31] },
+        // add_affine_s8
+        RowBytes { number: 17, bytes: 532, shared: &[0, 1] },
         // add_s8
-        RowBytes { number: 6, bytes: 504, shared: &[0, 12] },
+        RowBytes { number: 6, bytes: 688, shared: &[0, 1] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[6, 7, 8, 9] },
+        RowBytes { number: 7, bytes: 518, shared: &[7, 8, 9, 10] },
         // copy
-        RowBytes { number: 8, bytes: 258, shared: &[0, 43, 55] },
+        RowBytes { number: 8, bytes: 258, shared: &[1, 43, 55] },
         // transpose
         RowBytes { number: 9, bytes: 670, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 390, shared: &[0, 18, 41, 44, 46, 53, 57, 62, 65, 67, 68, 69] },
+        RowBytes { number: 10, bytes: 390, shared: &[1, 19, 41, 44, 46, 53, 57, 62, 65, 67, 68, 69] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[0, 18] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 19] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 328, shared: &[0, 48, 50, 69] },
+        RowBytes { number: 12, bytes: 328, shared: &[1, 48, 50, 69] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[6, 7, 8, 9] },
+        RowBytes { number: 13, bytes: 1300, shared: &[7, 8, 9, 10] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 826, shared: &[3, 4, 10, 11, 31, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 33, bytes: 816, shared: &[4, 5, 11, 12, 13, 41, 48, 50, 62, 63, 66] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 848, shared: &[3, 4, 10, 11, 31, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 32, bytes: 838, shared: &[4, 5, 11, 12, 13, 41, 48, 50, 62, 63, 66] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 576, shared: &[9, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 34, bytes: 568, shared: &[10, 41, 48, 50, 62, 63, 66] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 518, shared: &[3, 4, 10, 11, 32, 41, 51, 62, 63, 66, 67, 68] },
+        RowBytes { number: 35, bytes: 518, shared: &[4, 5, 11, 12, 32, 41, 51, 62, 63, 66, 67, 68] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 528, shared: &[3, 4, 10, 11, 32, 62, 63] },
+        RowBytes { number: 36, bytes: 528, shared: &[4, 5, 11, 12, 32, 62, 63] },
         // add_f32
-        RowBytes { number: 37, bytes: 298, shared: &[0, 12, 41, 62, 63, 66] },
+        RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 62, 63, 66] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 310, shared: &[8, 9, 27, 28, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
+        RowBytes { number: 38, bytes: 310, shared: &[9, 10, 28, 29, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 296, shared: &[8, 9, 26, 27, 28, 37, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
+        RowBytes { number: 39, bytes: 296, shared: &[9, 10, 27, 28, 29, 37, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
         // map_f32
-        RowBytes { number: 40, bytes: 2670, shared: &[0, 13, 14, 15, 16, 22, 33, 34, 35, 36, 37, 41, 42, 43, 44, 46, 48, 50, 51, 53, 57, 62, 63, 65, 66, 67, 68, 69] },
+        RowBytes { number: 40, bytes: 2670, shared: &[1, 14, 15, 16, 17, 23, 33, 34, 35, 36, 37, 41, 42, 43, 44, 46, 48, 50, 51, 53, 57, 62, 63, 65, 66, 67, 68, 69] },
         // map_i32
-        RowBytes { number: 41, bytes: 2572, shared: &[0, 13, 14, 15, 16, 33, 34, 36, 42, 43] },
+        RowBytes { number: 41, bytes: 2588, shared: &[1, 14, 15, 16, 17, 34, 35, 36, 42, 43] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7274, shared: &[0, 13, 14, 15, 16, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 7274, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4526, shared: &[0, 16, 41, 53, 62, 63, 66] },
+        RowBytes { number: 43, bytes: 4526, shared: &[1, 17, 41, 53, 62, 63, 66] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 414, shared: &[0, 62] },
+        RowBytes { number: 44, bytes: 414, shared: &[1, 62] },
         // matmul_f32
         RowBytes { number: 45, bytes: 1304, shared: &[41, 48, 50, 66] },
         // strided
-        RowBytes { number: 46, bytes: 612, shared: &[0, 16, 17, 43, 55] },
+        RowBytes { number: 46, bytes: 612, shared: &[1, 17, 18, 43, 55] },
         // scatter
-        RowBytes { number: 47, bytes: 734, shared: &[16, 17, 43, 55] },
+        RowBytes { number: 47, bytes: 734, shared: &[17, 18, 43, 55] },
         // concat
         RowBytes { number: 48, bytes: 1438, shared: &[43, 55] },
         // cast
-        RowBytes { number: 49, bytes: 1580, shared: &[0, 37, 46, 51, 53, 62, 65, 69] },
+        RowBytes { number: 49, bytes: 1580, shared: &[1, 37, 46, 51, 53, 62, 65, 69] },
         // random_f32
-        RowBytes { number: 50, bytes: 638, shared: &[0, 19, 20, 21, 22, 23, 24, 25, 26, 37, 38, 39, 40, 41, 44, 45, 47, 48, 49, 50, 51, 52, 54, 56, 58, 59, 60, 61, 64, 66, 67, 68, 69] },
+        RowBytes { number: 50, bytes: 638, shared: &[1, 20, 21, 22, 23, 24, 25, 26, 27, 37, 38, 39, 40, 41, 44, 45, 47, 48, 49, 50, 51, 52, 54, 56, 58, 59, 60, 61, 64, 66, 67, 68, 69] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1236, shared: &[1, 2, 3, 4, 5, 41, 48, 50, 66] },
+        RowBytes { number: 51, bytes: 1236, shared: &[2, 3, 4, 5, 6, 41, 48, 50, 66] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2492, shared: &[1, 2, 3, 4, 41, 48, 50, 66] },
+        RowBytes { number: 52, bytes: 2492, shared: &[2, 3, 4, 5, 41, 48, 50, 66] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 770, shared: &[2, 3, 4, 5, 11, 41, 51, 66, 67, 68] },
+        RowBytes { number: 53, bytes: 770, shared: &[3, 4, 5, 6, 12, 41, 51, 66, 67, 68] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1084, shared: &[2, 3, 4, 5, 11, 41, 62, 66] },
+        RowBytes { number: 54, bytes: 1118, shared: &[3, 4, 5, 6, 12, 41, 62, 66] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 702, shared: &[3, 4, 10, 11, 62] },
+        RowBytes { number: 55, bytes: 702, shared: &[4, 5, 11, 12, 62] },
     ],
 };

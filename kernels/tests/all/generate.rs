@@ -33,6 +33,10 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         11 => quantize(DType::I8, random),
         12 => dequantize(random),
         13 => log_softmax(DType::I8, random),
+        14 => suited(number, || conv2d(DType::I8, random)),
+        15 => suited(number, || depthwise_3x3(random)),
+        17 => suited(number, || add(DType::I8, random)),
+        16 => suited(number, || fully_connected(DType::I8, random)),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -184,12 +188,22 @@ fn convolution(dtype: DType, groups: u32, per_group: u32, multiplier: u32, rando
     let dilations = if random.one_in(3) { [random.size(1, 3), random.size(1, 3)] } else { [1, 1] };
     let op =
         Conv2d { strides, dilations, pads: pads(kernel, dilations, random), groups, activation: activation(random) };
-    let outputs = groups * multiplier;
-    let x = tensor(
-        dtype,
-        &[random.size(1, 3), random.size(1, most(9)), random.size(1, most(9)), groups * per_group],
-        random,
-    );
+    let size = [random.size(1, most(9)), random.size(1, most(9))];
+    convolved(dtype, op, kernel, size, per_group, multiplier, random)
+}
+
+/// A convolution over some images of this size.
+fn convolved(
+    dtype: DType,
+    op: Conv2d,
+    kernel: [u32; 2],
+    [height, width]: [u32; 2],
+    per_group: u32,
+    multiplier: u32,
+    random: &mut Random,
+) -> Option<Case> {
+    let outputs = op.groups * multiplier;
+    let x = tensor(dtype, &[random.size(1, 3), height, width, op.groups * per_group], random);
     let w = weights(dtype, &[outputs, kernel[0], kernel[1], per_group], random);
     let mut inputs = vec![x, w];
     if !random.one_in(4) {
@@ -226,6 +240,17 @@ pub(crate) fn depthwise(dtype: DType, random: &mut Random) -> Case {
     first(|| {
         let (groups, multiplier) = (random.size(1, most(9)), random.pick(&[1, 1, 1, 2, 3]));
         convolution(dtype, groups, 1, multiplier, random)
+    })
+}
+
+/// Windows of 3 by 3, over images that may be wide, of channels that may come in fours.
+fn depthwise_3x3(random: &mut Random) -> Case {
+    first(|| {
+        let strides = [random.size(1, 3), random.size(1, 2)];
+        let pads = pads([3; 2], [1; 2], random);
+        let groups = 4 * random.size(1, most(4));
+        let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
+        convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(25))], 1, 1, random)
     })
 }
 

@@ -234,6 +234,8 @@ impl Guarded {
 pub(crate) struct Job<'a> {
     pub(crate) row: &'a Row,
     pub(crate) sources: Vec<Vec<u8>>,
+    /// Which of them are constants made at plan time: these, and scratch, begin at multiples of 4.
+    pub(crate) packed: Vec<bool>,
     pub(crate) output_bytes: usize,
     pub(crate) scratch: &'a [usize],
     pub(crate) parameters: &'a [u8],
@@ -259,6 +261,7 @@ impl<'a> Job<'a> {
             row,
             scratch: &prepared.scratch,
             sources: case.sources(prepared),
+            packed: prepared.windows.iter().map(|source| matches!(source, Source::Constant(_))).collect(),
             output_bytes: case.output.bytes(),
             parameters: prepared.parameters.bytes(),
             rows: prepared.rows,
@@ -291,7 +294,9 @@ impl<'a> Job<'a> {
     pub(crate) fn run(&self, ranges: &[(u32, u32)], random: &mut Random) -> Vec<u8> {
         let align = self.row.align() as usize;
         let mut offset = || random.size(0, 7 / align as u32) as usize * align;
-        let mut inputs: Vec<Guarded> = self.sources.iter().map(|s| Guarded::new(s, offset())).collect();
+        let sources = self.sources.iter().zip(&self.packed);
+        let mut inputs: Vec<Guarded> =
+            sources.map(|(s, &packed)| Guarded::new(s, if packed { offset() & 4 } else { offset() })).collect();
         let mut output = Guarded::new(&vec![0x7e; self.output_bytes], offset());
         let windows: Vec<Window> = inputs.iter_mut().map(Guarded::window).collect();
         self.call(&windows, output.window(), ranges);

@@ -32,14 +32,18 @@ fn numbers_and_names_are_unique() {
 
 #[test]
 fn the_table_chooses_every_kernel() {
-    for kernel in KERNELS {
-        for seed in 0..if cfg!(miri) { 2 } else { 20 } {
+    for (place, kernel) in KERNELS.iter().enumerate() {
+        let mut taken = 0;
+        for seed in 0..if cfg!(miri) { 2 } else { 60 } {
             let case = case(kernel.number, &mut Random::new(seed));
             let target = kernel.targets.first().copied().unwrap_or(TargetId::ARMV6M);
             let chosen = case.operation(|o| choose(o, target).unwrap().number);
-            // A convolution may happen to be depthwise.
-            assert!(chosen == kernel.number || chosen == kernel.number + 1, "{} for {}", chosen, kernel.name);
+            taken += u32::from(chosen == kernel.number);
+            // Some cases suit a kernel that is preferred to it as well.
+            let preferred = KERNELS[..=place].iter().any(|k| k.number == chosen);
+            assert!(preferred, "{chosen} for {}", kernel.name);
         }
+        assert!(cfg!(miri) || taken > 0, "{} is never chosen", kernel.name);
     }
     for dtype in [DType::I8, DType::F32] {
         let depthwise = depthwise(dtype, &mut Random::new(0));

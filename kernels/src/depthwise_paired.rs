@@ -1,0 +1,556 @@
+//! int8 depthwise convolution with windows of 3 by 3, for CPUs with the DSP extension.
+//!
+//! Windows: image; weights, packed; constants of the channels; scratch; then the output image. Rows are output image rows. A row
+//! is cut into stretches of a few pixels; a stretch takes four channels at a time. All that these read is widened into scratch
+//! first: for each input column and channel a word with the taps of the first two window rows, so that one instruction
+//! multiplies both, and a word with the third. Then their outputs are written, and nothing is read of those channels
+//! for them again. Rows, stretches and fours of channels ascend, or descend walking down.
+
+use kiln_core::{Call, Direction, Row};
+
+use crate::conv2d::Conv2dParameters;
+use crate::spatial::Spatial;
+
+/// int8 depthwise convolution, one output channel an input channel.
+pub const DEPTHWISE_PAIRED_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(15, 1, 0, check, run) };
+
+/// Channels computed together.
+const CHANNELS: usize = 4;
+/// Bytes of an input column of so many channels in scratch.
+const COLUMN: usize = 8 * CHANNELS;
+/// Columns that scratch has room for at most.
+const COLUMNS: u32 = 11;
+
+/// How many outputs a stretch has, and how many columns they read.
+fn stretch(s: &Spatial) -> (u32, u32) {
+    let stride = s.strides[1];
+    let room = (COLUMNS - 3).checked_div(stride).unwrap_or(0).wrapping_add(1);
+    let outputs = s.output.width.min(room);
+    (outputs, outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(3))
+}
+
+fn check(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
+    let s = &p.spatial;
+    let channels = s.output.channels;
+    let aligned = call.input(1).ptr.addr() | call.input(2).ptr.addr() | call.scratch(0).ptr.addr();
+    s.check(call, 1)
+        && p.groups == channels
+        && p.groups == s.input.channels
+        && channels & 3 == 0
+        && s.kernel == [3; 2]
+        && s.dilations == [1; 2]
+        && (s.strides[1] == 1 || s.strides[1] == 2)
+        && s.input.height != 0
+        && s.input.width != 0
+        && aligned & 3 == 0
+        && call.input(1).holds(channels as usize, 9)
+        && call.input(2).holds(channels as usize, 9)
+        && call.scratch(0).holds(stretch(s).1 as usize, COLUMN)
+}
+
+/// The constants of four channels and where their outputs go. The body changes what it has gone through.
+#[repr(C)]
+struct Four {
+    /// The columns that the first output reads.
+    x: *const i32,
+    /// Outputs, at least 1.
+    outputs: usize,
+    /// Two words a channel: the weights of the first two rows in pairs, but for column 2, whose pair shares its word
+    /// with the third row's first two.
+    weights: *const i32,
+    /// One byte a channel: the last weight.
+    last: *const i8,
+    /// What a channel's sum starts from, and its multiplier.
+    block: *const i32,
+    /// What [`crate::dsp::scaling`] shifts by.
+    shifts: *const u8,
+    /// The first output of the first channel.
+    output: *mut u8,
+    /// From one output to the next.
+    pitch: usize,
+    /// The output's zero point.
+    zero: i32,
+    /// Channels left.
+    channels: usize,
+}
+
+/// Lines of the image and where their columns go.
+#[repr(C)]
+struct Lines {
+    /// The first column of each row under the window.
+    rows: [*const u8; 3],
+    /// Where its words go.
+    to: *mut i32,
+    /// From one column to the next.
+    pitch: usize,
+    /// Columns times pitch.
+    bytes: usize,
+}
+
+unsafe fn run(call: &Call<'_>) {
+    let Some(p) = call.parameters::<Conv2dParameters>() else { return };
+    let s = &p.spatial;
+    let width = s.output.width;
+    let (most, _) = stretch(s);
+    let stretches = (width.wrapping_add(most).wrapping_sub(1)).checked_div(most).unwrap_or(0) as usize;
+    let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+    for row in 0..count {
+        let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
+        let image = row.checked_div(s.output.height).unwrap_or(0);
+        let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
+        let rows = Rows::new(call, s, image, y);
+        for part in 0..stretches {
+            let x = (call.direction.pick(part, stretches) as u32).wrapping_mul(most);
+            let outputs = most.min(width.wrapping_sub(x));
+            let output = s.output.pixel(call.output(0), image, y, x);
+            // SAFETY: `check` proved that scratch has room for a stretch, that the pixels of input and output lie in their
+            // windows, that constants are there for every channel, and alignments.
+            unsafe { compute(call, p, &rows, x, outputs, output) };
+        }
+    }
+}
+
+/// Computes a stretch of `outputs` pixels from `x` on, `output` the first of them.
+///
+/// # Safety
+///
+/// The rows lie inside the image, or are padding; scratch has room for the columns that the stretch reads; there are constants for
+/// every channel; the outputs can be written.
+#[inline(never)]
+unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, outputs: u32, output: *mut u8) {
+    let s = &p.spatial;
+    let stride = s.strides[1];
+    let zero = p.epilogue.input_zero as i16 as i32;
+    let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(3);
+    let left = (x.wrapping_mul(stride) as i32).wrapping_sub(s.pads[1] as i32);
+    let before = left.saturating_neg().max(0).min(columns as i32) as u32;
+    let first = left.max(0) as u32;
+    let inside = s.input.width.saturating_sub(first).min(columns.wrapping_sub(before));
+    let words = |columns: u32| (columns as usize).wrapping_mul(COLUMN / 4);
+    let scratch = call.scratch(0).ptr.cast::<i32>();
+    let body = scratch.wrapping_add(words(before));
+    let pitch = s.input.pixel_pitch as usize;
+    let fours = s.output.channels as usize / CHANNELS;
+    let up = call.direction == Direction::Up;
+    let mut state = Four::new(call, p, outputs, output, call.direction.pick(0, fours));
+    // SAFETY: columns `first .. first + inside` are inside the image's rows; all columns together are those that scratch has
+    // room for. Padding at the sides stays from one four of channels to the next.
+    unsafe {
+        pad(scratch, before, zero);
+        pad(body.wrapping_add(words(inside)), columns.wrapping_sub(before).wrapping_sub(inside), zero);
+        for four in 0..fours {
+            let four = call.direction.pick(four, fours);
+            if inside > 0 {
+                let at = (first as usize).wrapping_mul(pitch).wrapping_add(four.wrapping_mul(CHANNELS));
+                let [a, b, c] = rows.lines;
+                let lines = [a.wrapping_add(at), b.wrapping_add(at), c.wrapping_add(at)];
+                widen(&Lines { rows: lines, to: body, pitch, bytes: pitch.wrapping_mul(inside as usize) });
+                if rows.padded {
+                    rows.pad(body, inside, zero);
+                }
+            }
+            if stride == 1 {
+                windows::<1>(&mut state);
+            } else {
+                windows::<2>(&mut state);
+            }
+            // Constants and outputs ascend with the channels; walking down they begin anew.
+            state.rewind(scratch);
+            if !up && four > 0 {
+                state = Four::new(call, p, outputs, output, four.wrapping_sub(1));
+            }
+        }
+        if p.epilogue.low > -128 || p.epilogue.high < 127 {
+            let pitch = s.output.pixel_pitch as usize;
+            for pixel in 0..outputs as usize {
+                let output = output.wrapping_add(pixel.wrapping_mul(pitch));
+                crate::conv2d_paired::clamp(output, s.output.channels as usize, p);
+            }
+        }
+    }
+}
+
+impl Four {
+    /// The four channels from `4 four` on, and those after them.
+    #[inline(always)]
+    fn new(call: &Call<'_>, p: &Conv2dParameters, outputs: u32, output: *mut u8, four: usize) -> Four {
+        let channels = p.spatial.output.channels as usize;
+        let first = four.wrapping_mul(CHANNELS);
+        let (weights, block) = (call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const());
+        let (words, bytes) = (first.wrapping_mul(8), channels.wrapping_mul(8).wrapping_add(first));
+        Four {
+            x: call.scratch(0).ptr.cast_const().cast(),
+            outputs: outputs as usize,
+            weights: weights.wrapping_add(words).cast(),
+            last: weights.wrapping_add(bytes).cast(),
+            block: block.wrapping_add(words).cast(),
+            shifts: block.wrapping_add(bytes),
+            output: output.wrapping_add(first),
+            pitch: p.spatial.output.pixel_pitch as usize,
+            zero: p.epilogue.output_zero,
+            channels: CHANNELS,
+        }
+    }
+
+    /// Goes back to the first column, with the next four channels.
+    #[inline(always)]
+    fn rewind(&mut self, x: *const i32) {
+        self.x = x;
+        self.channels = CHANNELS;
+    }
+}
+
+/// The input rows under one output row.
+struct Rows {
+    /// Their first pixels; of a row that is padding, those of some other.
+    lines: [*const u8; 3],
+    /// Which are padding.
+    padding: [bool; 3],
+    /// Whether any is.
+    padded: bool,
+}
+
+impl Rows {
+    #[inline(always)]
+    fn new(call: &Call<'_>, s: &Spatial, image: u32, y: u32) -> Rows {
+        let top = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
+        let last = (s.input.height as i32).wrapping_sub(1);
+        let places = [top, top.wrapping_add(1), top.wrapping_add(2)];
+        let inside = places.map(|y| y.min(last).max(0));
+        let lines = inside.map(|y| s.input.pixel(call.input(0), image, y as u32, 0).cast_const());
+        let padding = [places[0] != inside[0], places[1] != inside[1], places[2] != inside[2]];
+        Rows { lines, padding, padded: padding[0] | padding[1] | padding[2] }
+    }
+
+    /// Puts the zero point where a row is padding.
+    ///
+    /// # Safety
+    ///
+    /// `to` has `columns` columns, aligned to 4 bytes.
+    #[inline(never)]
+    unsafe fn pad(&self, to: *mut i32, columns: u32, zero: i32) {
+        for (row, &padding) in self.padding.iter().enumerate() {
+            if !padding {
+                continue;
+            }
+            let mut half = to.cast::<i16>().wrapping_add(row);
+            for _ in 0..(columns as usize).wrapping_mul(CHANNELS) {
+                // SAFETY: a channel of a column has two words: two halves, then a third.
+                unsafe { half.write(zero as i16) };
+                half = half.wrapping_add(4);
+            }
+        }
+    }
+}
+
+/// Columns of padding.
+///
+/// # Safety
+///
+/// `to` has room for `columns` columns, aligned to 4 bytes.
+unsafe fn pad(to: *mut i32, columns: u32, zero: i32) {
+    let both = (zero & 0xffff) | zero.wrapping_shl(16);
+    for word in 0..(columns as usize).wrapping_mul(COLUMN / 4) {
+        // SAFETY: one of the columns' words. The second of a channel is read as its low half.
+        unsafe { to.wrapping_add(word).write(both) };
+    }
+}
+
+/// The outputs of four channels, windows `STRIDE` columns apart. Leaves constants and outputs at the next channels'.
+///
+/// # Safety
+///
+/// `x` has the columns of all windows, the constants are there for every channel, and the outputs can be written; all but these and
+/// `last` are aligned to 4 bytes.
+#[cfg(not(kiln_dsp))]
+unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+    use crate::dsp::{finish, smlad, sxtb16, sxtb16_ror8};
+    for channel in 0..four.channels {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [w01, w2] = four.weights.cast::<[i32; 2]>().wrapping_add(channel).read();
+            let pairs = [sxtb16(w01), sxtb16_ror8(w01), sxtb16(w2)];
+            let third = sxtb16_ror8(w2);
+            let third = [third & 0xffff, (third as u32 >> 16) as i32, four.last.wrapping_add(channel).read() as i32];
+            let [start, multiplier] = four.block.cast::<[i32; 2]>().wrapping_add(channel).read();
+            let divisor = 1i32.wrapping_shl(four.shifts.wrapping_add(channel).read() as u32);
+            for output in 0..four.outputs {
+                let mut sum = start;
+                for (tap, (&pair, third)) in pairs.iter().zip(third).enumerate() {
+                    let column = output.wrapping_mul(STRIDE).wrapping_add(tap);
+                    let word = column.wrapping_mul(COLUMN / 4).wrapping_add(channel.wrapping_mul(2));
+                    let at = four.x.wrapping_add(word);
+                    let [x01, x2] = at.cast::<[i32; 2]>().read();
+                    sum = smlad(x01, pair, sum);
+                    sum = smlad(x2 & 0xffff, third & 0xffff, sum);
+                }
+                let to = four.output.wrapping_add(channel).wrapping_add(output.wrapping_mul(four.pitch));
+                to.write(finish(sum, multiplier, divisor, four.zero) as u8);
+            }
+        }
+    }
+    let channels = four.channels;
+    four.weights = four.weights.wrapping_add(channels.wrapping_mul(2));
+    four.block = four.block.wrapping_add(channels.wrapping_mul(2));
+    four.last = four.last.wrapping_add(channels);
+    four.shifts = four.shifts.wrapping_add(channels);
+    four.output = four.output.wrapping_add(channels);
+}
+
+/// As above.
+#[cfg(kiln_dsp)]
+#[inline(always)]
+unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if STRIDE == 1 {
+            assembly::windows_1(four);
+        } else {
+            assembly::windows_2(four);
+        }
+    }
+}
+
+/// Widens four channels of some columns of three rows.
+///
+/// # Safety
+///
+/// Four bytes can be read in each row of each column, and `to` has room for the columns, aligned to 4 bytes. There is at
+/// least one.
+#[cfg(not(kiln_dsp))]
+unsafe fn widen(lines: &Lines) {
+    let mut to = lines.to.cast::<[i16; 4]>();
+    let mut at = 0usize;
+    while at < lines.bytes {
+        for channel in 0..CHANNELS {
+            let byte = |row: *const u8| row.wrapping_add(at).wrapping_add(channel).cast::<i8>();
+            let [a, b, c] = lines.rows;
+            // SAFETY: as the caller promises.
+            unsafe { to.write([byte(a).read() as i16, byte(b).read() as i16, byte(c).read() as i16, 0]) };
+            to = to.wrapping_add(1);
+        }
+        at = at.wrapping_add(lines.pitch);
+    }
+}
+
+/// As above.
+#[cfg(kiln_dsp)]
+#[inline(always)]
+unsafe fn widen(lines: &Lines) {
+    // SAFETY: the caller's promise.
+    unsafe { assembly::widen(lines) }
+}
+
+#[cfg(kiln_dsp)]
+mod assembly {
+    use core::arch::naked_asm;
+
+    use super::{Four, Lines};
+    use crate::dsp::extension;
+
+    /// A channel after the other; windows `$step / 32` columns apart. Weights in r4 to r8 (pairs of columns 0, 1, 2; the third
+    /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11. On the stack: the end of x,
+    /// what a sum starts from, the arguments.
+    macro_rules! windows {
+        ($(#[$doc:meta])* $name:ident, $step:literal) => {
+            $(#[$doc])*
+            #[unsafe(naked)]
+            pub(super) unsafe extern "C" fn $name(four: *mut Four) {
+                naked_asm!(
+                    extension!(),
+                    "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}}",
+                    "sub sp, sp, #8",
+                    "1:",
+                    "ldr r3, [sp, #8]",
+                    "ldrd r0, r1, [r3]",
+                    concat!("mov r2, #", $step),
+                    "mla r1, r1, r2, r0",
+                    "add r2, r0, #8",
+                    "str r1, [sp]",
+                    "str r2, [r3]",
+                    "ldrd r2, r12, [r3, #8]",
+                    "ldrd r4, r6, [r2], #8",
+                    "ldrsb r8, [r12], #1",
+                    "strd r2, r12, [r3, #8]",
+                    "sxtb16 r5, r4, ror #8",
+                    "sxtb16 r4, r4",
+                    "sxtb16 r7, r6, ror #8",
+                    "sxtb16 r6, r6",
+                    "ldrd r2, r12, [r3, #16]",
+                    "ldrd r1, r9, [r2], #8",
+                    "ldrb r10, [r12], #1",
+                    "strd r2, r12, [r3, #16]",
+                    "str r1, [sp, #4]",
+                    "mov r2, #1",
+                    "lsl r10, r2, r10",
+                    "ldrd r12, lr, [r3, #24]",
+                    "add r2, r12, #1",
+                    "str r2, [r3, #24]",
+                    "ldr r11, [r3, #32]",
+                    "2:",
+                    "ldr r1, [sp, #4]",
+                    "ldrd r2, r3, [r0, #32]",
+                    "smlad r1, r2, r5, r1",
+                    "smlabt r1, r3, r7, r1",
+                    "ldrd r2, r3, [r0, #64]",
+                    "smlad r1, r2, r6, r1",
+                    "smlabb r1, r3, r8, r1",
+                    concat!("ldrd r2, r3, [r0], #", $step),
+                    "smlad r1, r2, r4, r1",
+                    "smlabb r1, r3, r7, r1",
+                    "smmlar r1, r1, r9, r1",
+                    "add r1, r1, r1, asr #31",
+                    "smmlar r1, r1, r10, r11",
+                    "ssat r1, #8, r1",
+                    "strb r1, [r12]",
+                    "ldr r2, [sp]",
+                    "add r12, r12, lr",
+                    "cmp r0, r2",
+                    "bne 2b",
+                    "ldr r3, [sp, #8]",
+                    "ldr r2, [r3, #36]",
+                    "subs r2, r2, #1",
+                    "str r2, [r3, #36]",
+                    "bne 1b",
+                    "add sp, sp, #12",
+                    "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
+                )
+            }
+        };
+    }
+
+    windows! {
+        /// 19 instructions an output.
+        windows_1, "32"
+    }
+    windows! {
+        /// The same two columns apart.
+        windows_2, "64"
+    }
+
+    /// 19 instructions for the 12 bytes of a column. On the stack: columns' pitch and end.
+    #[unsafe(naked)]
+    pub(super) unsafe extern "C" fn widen(lines: *const Lines) {
+        naked_asm!(
+            extension!(),
+            "push {{r4, r5, r6, r7, r8, r9, r10, r11, lr}}",
+            "ldrd r4, r5, [r0, #16]",
+            "push {{r4, r5}}",
+            "ldr r12, [r0, #12]",
+            "ldm r0, {{r0, r1, r2}}",
+            "mov r3, #0",
+            "1:",
+            "ldr r4, [r0, r3]",
+            "ldr r6, [r1, r3]",
+            "ldr lr, [r2, r3]",
+            "pkhtb r8, r6, r4, asr #16",
+            "pkhbt r4, r4, r6, lsl #16",
+            "sxtb16 r6, r4, ror #8",
+            "sxtb16 r4, r4",
+            "sxtb16 r10, r8, ror #8",
+            "sxtb16 r8, r8",
+            "sxtb r5, lr",
+            "sxtb r7, lr, ror #8",
+            "sxtb r9, lr, ror #16",
+            "sxtb r11, lr, ror #24",
+            "stm r12!, {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+            "ldrd r4, r5, [sp]",
+            "add r3, r3, r4",
+            "cmp r3, r5",
+            "bne 1b",
+            "add sp, sp, #8",
+            "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
+        )
+    }
+}
+
+/// How planning chooses and prepares the row.
+#[cfg(feature = "host")]
+pub(crate) mod host {
+    use kiln_core::DType;
+    use kiln_ops::OpError;
+
+    use super::*;
+    use crate::conv2d::host::{channel, finish, parameters, quantization_suits};
+    use crate::conv2d_paired::host::TARGETS;
+    use crate::dsp::scaling;
+    use crate::lag;
+    use crate::lowering::{BLOCK_BYTES, BLOCK_LABEL};
+    use crate::table::{Direction, Emit, Kernel, Operation};
+
+    pub(crate) const DEPTHWISE_PAIRED_S8: Kernel = Kernel {
+        number: super::DEPTHWISE_PAIRED_S8.number(),
+        name: "depthwise_paired_s8",
+        row_name: "DEPTHWISE_PAIRED_S8",
+        targets: TARGETS,
+        directions: &[Direction::Up, Direction::Down],
+        applies: |operation| {
+            geometry(operation).is_some_and(|p| (0..p.groups as usize).all(|o| scale(operation, o).is_some()))
+        },
+        prepare: |operation, emit| {
+            let p = geometry(operation).ok_or(OpError::TooLarge)?;
+            emit.input(0);
+            pack(operation, p.groups as usize, emit)?;
+            emit.scratch(u64::from(stretch(&p.spatial).1) * COLUMN as u64);
+            finish(operation, DType::I8, emit)
+        },
+        lag: |operation, input, direction| {
+            let p = geometry(operation).filter(|_| input == 0)?;
+            let steps = [stretch(&p.spatial).0, CHANNELS as u32];
+            lag::stretches(&p.spatial, operation.output.ty.shape.dim(0), steps, direction)
+        },
+        portable: super::DEPTHWISE_PAIRED_S8,
+        native: None,
+    };
+
+    /// What a channel's sum starts from, its multiplier and its shift, if they have the short form.
+    fn scale(operation: &Operation<'_>, o: usize) -> Option<(i32, i32, u8)> {
+        let (start, multiplier, shift) = channel(operation, o);
+        scaling(multiplier, shift).map(|(multiplier, shift)| (start, multiplier, shift))
+    }
+
+    /// The parameters of a convolution of the form that the row takes.
+    fn geometry(operation: &Operation<'_>) -> Option<Conv2dParameters> {
+        let (_, p) = parameters(operation, DType::I8)?;
+        let s = &p.spatial;
+        let suits = p.group_inputs == 1
+            && p.group_outputs == 1
+            && p.groups.is_multiple_of(CHANNELS as u32)
+            && s.kernel == [3; 2]
+            && s.dilations == [1; 2]
+            && (1..=2).contains(&s.strides[1])
+            && quantization_suits(operation);
+        suits.then_some(p)
+    }
+
+    /// Emits weights and constants of the channels.
+    fn pack(operation: &Operation<'_>, channels: usize, emit: &mut dyn Emit) -> Result<(), OpError> {
+        let data = operation.inputs.get(1).and_then(|w| w.data);
+        let data = data.ok_or(OpError::Quantization("depthwise weights must be constant"))?;
+        emit.constant("weights", data.len(), &mut |packed| {
+            let (words, last) = packed.split_at_mut(8 * channels);
+            let taps = data.chunks_exact(9);
+            for ((to, last), w) in words.chunks_exact_mut(8).zip(last).zip(taps) {
+                // Rows of the window are 0 to 2, 3 to 5, 6 to 8.
+                for (to, tap) in to.iter_mut().zip([0, 1, 3, 4, 2, 6, 5, 7]) {
+                    *to = w.get(tap).copied().unwrap_or(0);
+                }
+                *last = w.get(8).copied().unwrap_or(0);
+            }
+        });
+        emit.constant(BLOCK_LABEL, BLOCK_BYTES * channels, &mut |block| {
+            let (words, shifts) = block.split_at_mut(8 * channels);
+            for (o, (to, shift)) in words.chunks_exact_mut(8).zip(shifts).enumerate() {
+                let (start, multiplier, left) = scale(operation, o).unwrap_or((0, 0, 0));
+                let (a, b) = to.split_at_mut(4);
+                a.copy_from_slice(&start.to_le_bytes());
+                b.copy_from_slice(&multiplier.to_le_bytes());
+                *shift = left;
+            }
+        });
+        Ok(())
+    }
+}
