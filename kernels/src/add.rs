@@ -199,6 +199,7 @@ pub(crate) mod host {
         lag: |operation, input, _| lag(operation, DType::I8, input),
         portable: super::ADD_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const ADD_F32: Kernel = Kernel {
@@ -212,6 +213,7 @@ pub(crate) mod host {
         lag: |operation, input, _| lag(operation, DType::F32, input),
         portable: super::ADD_F32,
         native: None,
+        work: None,
     };
 
     /// The sum, its blocks, their pitch and their number.

@@ -82,6 +82,7 @@ pub(crate) mod host {
         lag: |operation, input, _| parameters_s8(operation).filter(|_| input < 2).map(|_| 0),
         portable: super::ADD_AFFINE_S8,
         native: None,
+        work: None,
     };
 
     /// How far from the nearest factors others are tried.

@@ -125,6 +125,7 @@ pub(crate) mod host {
         },
         portable: super::CAST,
         native: None,
+        work: None,
     };
 
     fn parameters(operation: &Operation<'_>) -> Option<(CastParameters, u32)> {

@@ -134,6 +134,7 @@ pub(crate) mod host {
         lag: |operation, input, direction| lag_of(operation, DType::I8, input, direction),
         portable: super::CONV2D_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const CONV2D_F32: Kernel = Kernel {
@@ -152,6 +153,7 @@ pub(crate) mod host {
         lag: |operation, input, direction| lag_of(operation, DType::F32, input, direction),
         portable: super::CONV2D_F32,
         native: None,
+        work: None,
     };
 
     /// The parameters of a convolution of `dtype`, if it is one.

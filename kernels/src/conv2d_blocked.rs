@@ -266,6 +266,7 @@ pub(crate) mod host {
                 lag: |_, _, _| None,
                 portable: super::$row,
                 native: native!(super::$row, $check, $run),
+                work: None,
             };
         };
     }

@@ -360,6 +360,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::CONV2D_INPUT_GRAD_F32,
         native: None,
+        work: None,
     };
 
     pub(crate) const CONV2D_WEIGHT_GRAD_F32: Kernel = Kernel {
@@ -377,6 +378,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::CONV2D_WEIGHT_GRAD_F32,
         native: None,
+        work: None,
     };
 
     fn parameters(conv: &Conv2d, x: &TensorType, w: &TensorType, y: &TensorType) -> Option<Conv2dGradParameters> {

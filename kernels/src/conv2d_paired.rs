@@ -51,7 +51,10 @@ unsafe fn run(call: &Call<'_>) {
         // SAFETY: `check` proved that scratch holds the widened windows, that taps inside the image are inside its window,
         // that weights and constants are there for every pair of channels, and the alignment of all three.
         unsafe {
-            tile.outputs = walk.gather(scratch.cast(), groups);
+            let gathered = walk.gather_inside(scratch.cast(), &mut tile.outputs);
+            if !gathered {
+                walk.gather_edges(scratch.cast(), groups, &mut tile.outputs);
+            }
             let outputs = tile.outputs;
             run_tile(&mut tile);
             tile.rewind(call.input(2).ptr, pairs);
@@ -83,6 +86,11 @@ struct Walk<'a> {
     output: *mut u8,
     /// From one to the next.
     steps: (isize, isize),
+    /// Runs of a window row that lie side by side, and groups in each of them; no groups where windows come otherwise.
+    runs: usize,
+    each: usize,
+    /// Whether a window is three lines of nine bytes.
+    colours: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -96,9 +104,6 @@ impl<'a> Walk<'a> {
             image.width.wrapping_mul(image.pixel_pitch) == image.row_pitch
                 && image.height.wrapping_mul(image.row_pitch) == image.image_pitch
         };
-        let single = s.kernel == [1; 2] && s.pads == [0; 2] && stride == 1 && stride_down == 1;
-        let flat = single && s.input.width == s.output.width && s.input.height == s.output.height;
-        let flat = flat && dense(&s.input) && dense(&s.output);
         let reach = s.kernel[1].wrapping_sub(1).wrapping_mul(s.dilations[1]);
         let first = s.pads[1].wrapping_add(stride).wrapping_sub(1).checked_div(stride).unwrap_or(0);
         let end = match s.input.width.checked_sub(reach) {
@@ -108,9 +113,19 @@ impl<'a> Walk<'a> {
             }
             _ => 0,
         };
-        let width = if flat { left as u32 } else { s.output.width };
         let steps = (stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize);
         let up = call.direction == Direction::Up;
+        // Where taps follow one another without a gap, all of a window row is one run.
+        let (depth, taps) = (p.group_inputs as usize, s.kernel[1] as usize);
+        let (runs, length) = if s.tap_steps().1 == depth { (1, taps.wrapping_mul(depth)) } else { (taps, depth) };
+        let colours = runs == 1 && length == 9 && s.kernel[0] == 3;
+        let each = if length & 3 == 0 { length >> 2 } else { 0 };
+        let single = s.kernel == [1; 2] && s.pads == [0; 2] && stride == 1 && stride_down == 1;
+        let flat = single && s.input.width == s.output.width && s.input.height == s.output.height;
+        let flat = flat && dense(&s.input) && dense(&s.output) && each > 0;
+        // Windows that are not gathered as they lie are nowhere inside.
+        let (first, end) = if each > 0 || colours { (first, end) } else { (0, 0) };
+        let width = if flat { left as u32 } else { s.output.width };
         let mut walk = Walk {
             call,
             p,
@@ -123,6 +138,9 @@ impl<'a> Walk<'a> {
             source: core::ptr::null(),
             output: core::ptr::null_mut(),
             steps: if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) },
+            runs,
+            each,
+            colours,
         };
         if left > 0 {
             walk.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
@@ -169,71 +187,82 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Widens the windows of the next three pixels, and says where their outputs go. If fewer are left, the last stands
-    /// for those that are missing.
-    ///
-    /// # Safety
-    ///
-    /// At least one is left; taps inside the image can be read, and `to` has [`GROUP`] bytes for each of the `groups` groups of a
-    /// window, aligned to 4 bytes.
+    /// Whether the next three pixels are of one row, with windows inside the image that are gathered as they lie.
     #[inline(always)]
-    unsafe fn gather(&mut self, to: *mut i32, groups: usize) -> [*mut u8; POSITIONS] {
+    fn three_inside(&self) -> bool {
         const MORE: u32 = POSITIONS as u32 - 1;
-        let p = self.p;
         let (first, last) = match self.call.direction {
             Direction::Up => (self.x, self.x.wrapping_add(MORE)),
             Direction::Down => (self.x.wrapping_sub(MORE), self.x),
         };
-        let inside = first >= self.inside.0 && last < self.inside.1 && first <= last && self.left > MORE as usize;
-        let depth = p.group_inputs as usize;
-        let (down, right) = p.spatial.tap_steps();
-        // Where taps follow one another without a gap, all of a window row is one run.
-        let width = p.spatial.kernel[1] as usize;
-        let (runs, length) = if right == depth { (1, width.wrapping_mul(depth)) } else { (width, depth) };
-        let colours = runs == 1 && length == 9 && p.spatial.kernel[0] == 3;
-        // SAFETY: the windows are inside the image, so each run can be read; together they are the groups. Otherwise
-        // as `fill` needs it.
-        unsafe {
-            if inside && (length & 3 == 0 || colours) {
-                let (a, x) = (self.output, self.source);
-                let [b, y] = [a.wrapping_offset(self.steps.1), x.wrapping_offset(self.steps.0).cast_mut()];
-                let [c, z] = [b.wrapping_offset(self.steps.1), y.wrapping_offset(self.steps.0)];
-                let mut lines = [x, y.cast_const(), z.cast_const()];
-                self.go_on(POSITIONS as u32);
-                if colours {
-                    for (position, &line) in lines.iter().enumerate() {
-                        three_nines(line, down, to.wrapping_add(position));
-                    }
-                    return [a, b, c];
-                }
-                let each = length >> 2;
-                let mut to = to;
-                for _ in 0..p.spatial.kernel[0] {
-                    let mut x = lines;
-                    for _ in 0..runs {
-                        widen(x, to, each);
-                        x = x.map(|x| x.wrapping_add(right));
-                        to = to.wrapping_add(each.wrapping_mul(GROUP / 4));
-                    }
-                    lines = lines.map(|line| line.wrapping_add(down));
-                }
-                return [a, b, c];
-            }
-            let mut outputs = [self.output; POSITIONS];
-            let mut at = to.wrapping_add(groups.wrapping_mul(POSITIONS));
-            for output in &mut outputs {
-                *output = self.output;
-                fill(self, Interleaved { at: at.cast() });
-                at = at.wrapping_add(1);
-                if self.left > 1 {
-                    self.go_on(1);
-                } else {
-                    self.left = 0;
-                }
-            }
-            widen_in_place(to, groups);
-            outputs
+        first >= self.inside.0 && last < self.inside.1 && first <= last && self.left > MORE as usize
+    }
+
+    /// Widens the windows of the next three pixels and says where their outputs go, if all of them are inside the image
+    /// and their lines come in words. Goes past them then.
+    ///
+    /// # Safety
+    ///
+    /// Taps inside the image can be read, and `to` has [`GROUP`] bytes for each group of a window, aligned to 4 bytes.
+    #[inline(never)]
+    unsafe fn gather_inside(&mut self, to: *mut i32, outputs: &mut [*mut u8; POSITIONS]) -> bool {
+        let p = self.p;
+        if !self.three_inside() {
+            return false;
         }
+        let (mut source, mut output) = (self.source, self.output);
+        let mut lines = [source; POSITIONS];
+        for (line, to) in lines.iter_mut().zip(outputs) {
+            (*line, *to) = (source, output);
+            source = source.wrapping_offset(self.steps.0);
+            output = output.wrapping_offset(self.steps.1);
+        }
+        self.go_on(POSITIONS as u32);
+        let (down, right) = p.spatial.tap_steps();
+        // SAFETY: the windows are inside the image, so each run can be read; together they are the groups.
+        unsafe {
+            if self.colours {
+                for (position, &line) in lines.iter().enumerate() {
+                    three_nines(line, down, to.wrapping_add(position));
+                }
+                return true;
+            }
+            let each = self.each;
+            let mut to = to;
+            for _ in 0..p.spatial.kernel[0] {
+                let mut x = lines;
+                for _ in 0..self.runs {
+                    widen(x, to, each);
+                    x.iter_mut().for_each(|x| *x = x.wrapping_add(right));
+                    to = to.wrapping_add(each.wrapping_mul(GROUP / 4));
+                }
+                lines.iter_mut().for_each(|line| *line = line.wrapping_add(down));
+            }
+        }
+        true
+    }
+
+    /// The same wherever they are. If fewer than three are left, the last stands for those that are missing.
+    ///
+    /// # Safety
+    ///
+    /// As above, for `groups` groups; at least one pixel is left.
+    #[inline(never)]
+    unsafe fn gather_edges(&mut self, to: *mut i32, groups: usize, outputs: &mut [*mut u8; POSITIONS]) {
+        let mut at = to.wrapping_add(groups.wrapping_mul(POSITIONS));
+        for output in outputs {
+            *output = self.output;
+            // SAFETY: the place of a position's bytes in the upper half of `to`.
+            unsafe { fill(self, Interleaved { at: at.cast() }) };
+            at = at.wrapping_add(1);
+            if self.left > 1 {
+                self.go_on(1);
+            } else {
+                self.left = 0;
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe { widen_in_place(to, groups) };
     }
 }
 
@@ -366,7 +395,7 @@ impl Interleaved {
 /// # Safety
 ///
 /// Taps inside the image can be read; `to` has a place for each tap.
-#[inline(never)]
+#[inline(always)]
 unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
     let s = &walk.p.spatial;
     let depth = walk.p.group_inputs as usize;
@@ -410,9 +439,10 @@ pub(crate) mod host {
 
     use super::*;
     use crate::conv2d::host::{channel, finish, parameters, quantization_suits};
-    use crate::lag;
     use crate::paired::host::Channels;
     use crate::table::{Direction, Kernel, Operation};
+    use crate::workload::Workload;
+    use crate::{lag, lowering};
 
     pub(crate) const CONV2D_PAIRED_S8: Kernel = Kernel {
         number: super::CONV2D_PAIRED_S8.number(),
@@ -437,7 +467,53 @@ pub(crate) mod host {
         },
         portable: super::CONV2D_PAIRED_S8,
         native: None,
+        work: Some(work),
     };
+
+    /// Pixels beyond which tiles are not counted.
+    const COUNTED: usize = 1 << 22;
+
+    /// Groups of taps multiplied, pairs of channels, and for tiles inside the image and for others their number and what they
+    /// gather, for others their lines as well.
+    fn work(operation: &Operation<'_>) -> Option<Workload> {
+        let (_, p) = parameters(operation, DType::I8)?;
+        let rows = kiln_core::RowRange { begin: 0, end: lowering::image_rows(&operation.output.ty)? };
+        let call = Call::new(&[], &[], &[], &[], rows);
+        let mut walk = Walk::new(&call, &p);
+        let (mut inside, mut others) = (0u32, 0u32);
+        if walk.left > COUNTED {
+            return None;
+        }
+        while walk.left > 0 {
+            if walk.three_inside() {
+                walk.go_on(POSITIONS as u32);
+                inside += 1;
+                continue;
+            }
+            others += 1;
+            for _ in 0..POSITIONS {
+                if walk.left > 1 {
+                    walk.go_on(1);
+                } else {
+                    walk.left = 0;
+                }
+            }
+        }
+        let taps = taps(&p)?;
+        let (groups, pairs) = (groups(taps) as f64, f64::from(p.spatial.output.channels / 2));
+        let [inside, others] = [inside, others].map(f64::from);
+        let outputs = (inside + others) * pairs;
+        Some(Workload {
+            products: outputs * groups,
+            outputs,
+            vectors: inside,
+            gathered: inside * groups,
+            edges: others,
+            gathered_at_edges: others * taps as f64,
+            lines: others * f64::from(p.spatial.kernel[0]),
+            ..Workload::default()
+        })
+    }
 
     /// CPUs with the DSP extension.
     pub(crate) const TARGETS: &[TargetId] = &[TargetId::ARMV7EM, TargetId::ARMV8M, TargetId::ARMV81M];

@@ -66,6 +66,7 @@ pub(crate) mod host {
         lag: |operation, input, _| cut(operation).filter(|_| input == 0).map(|_| 0),
         portable: super::COPY,
         native: None,
+        work: None,
     };
 
     /// The blocks of the tensor's bytes.

@@ -89,6 +89,7 @@ pub(crate) mod host {
         lag: |operation, input, direction| lag_of(operation, DType::I8, input, direction),
         portable: super::DEPTHWISE_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const DEPTHWISE_F32: Kernel = Kernel {
@@ -109,6 +110,7 @@ pub(crate) mod host {
         lag: |operation, input, direction| lag_of(operation, DType::F32, input, direction),
         portable: super::DEPTHWISE_F32,
         native: None,
+        work: None,
     };
 
     /// One input channel a group, and weights that can be packed now.

@@ -20,13 +20,16 @@ pub const DEPTHWISE_PAIRED_S8: Row =
 const CHANNELS: usize = 4;
 /// Bytes of an input column of so many channels in scratch.
 const COLUMN: usize = 8 * CHANNELS;
-/// Columns that scratch has room for at most.
-const COLUMNS: u32 = 11;
+/// Columns that scratch has room for at most, with windows one and two columns apart. A longer stretch takes fewer
+/// instructions, and more scratch and a longer lag; the image that a stride of two halves is often the largest of a network, so
+/// that its scratch counts in full.
+const COLUMNS: [u32; 2] = [26, 11];
 
 /// How many outputs a stretch has, and how many columns they read.
 fn stretch(s: &Spatial) -> (u32, u32) {
     let stride = s.strides[1];
-    let room = (COLUMNS - 3).checked_div(stride).unwrap_or(0).wrapping_add(1);
+    let most = if stride == 1 { COLUMNS[0] } else { COLUMNS[1] };
+    let room = most.wrapping_sub(3).checked_div(stride).unwrap_or(0).wrapping_add(1);
     let outputs = s.output.width.min(room);
     (outputs, outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(3))
 }
@@ -351,6 +354,31 @@ mod assembly {
     use super::{Four, Lines};
     use crate::dsp::extension;
 
+    /// An output.
+    macro_rules! window {
+        ($step:literal) => {
+            concat!(
+                "ldr r1, [sp, #4]\n",
+                "ldrd r2, r3, [r0, #32]\n",
+                "smlad r1, r2, r5, r1\n",
+                "smlabt r1, r3, r7, r1\n",
+                "ldrd r2, r3, [r0, #64]\n",
+                "smlad r1, r2, r6, r1\n",
+                "smlabb r1, r3, r8, r1\n",
+                "ldrd r2, r3, [r0], #",
+                $step,
+                "\nsmlad r1, r2, r4, r1\n",
+                "smlabb r1, r3, r7, r1\n",
+                "smmlar r1, r1, r9, r1\n",
+                "add r1, r1, r1, asr #31\n",
+                "smmlar r1, r1, r10, r11\n",
+                "ssat r1, #8, r1\n",
+                "strb r1, [r12]\n",
+                "add r12, r12, lr\n",
+            )
+        };
+    }
+
     /// A channel after the other; windows `$step / 32` columns apart. Weights in r4 to r8 (pairs of columns 0, 1, 2; the third
     /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11. On the stack: the end of x,
     /// what a sum starts from, the arguments.
@@ -390,26 +418,21 @@ mod assembly {
                     "add r2, r12, #1",
                     "str r2, [r3, #24]",
                     "ldr r11, [r3, #32]",
-                    "2:",
-                    "ldr r1, [sp, #4]",
-                    "ldrd r2, r3, [r0, #32]",
-                    "smlad r1, r2, r5, r1",
-                    "smlabt r1, r3, r7, r1",
-                    "ldrd r2, r3, [r0, #64]",
-                    "smlad r1, r2, r6, r1",
-                    "smlabb r1, r3, r8, r1",
-                    concat!("ldrd r2, r3, [r0], #", $step),
-                    "smlad r1, r2, r4, r1",
-                    "smlabb r1, r3, r7, r1",
-                    "smmlar r1, r1, r9, r1",
-                    "add r1, r1, r1, asr #31",
-                    "smmlar r1, r1, r10, r11",
-                    "ssat r1, #8, r1",
-                    "strb r1, [r12]",
+                    "ldr r1, [r3, #4]",
+                    // An odd number of outputs begins with one alone.
+                    "lsls r1, r1, #31",
+                    "beq 2f",
+                    window!($step),
                     "ldr r2, [sp]",
-                    "add r12, r12, lr",
+                    "cmp r0, r2",
+                    "beq 3f",
+                    "2:",
+                    window!($step),
+                    window!($step),
+                    "ldr r2, [sp]",
                     "cmp r0, r2",
                     "bne 2b",
+                    "3:",
                     "ldr r3, [sp, #8]",
                     "ldr r2, [r3, #36]",
                     "subs r2, r2, #1",
@@ -423,7 +446,7 @@ mod assembly {
     }
 
     windows! {
-        /// 19 instructions an output.
+        /// 17 or 18 instructions an output.
         windows_1, "32"
     }
     windows! {
@@ -480,6 +503,7 @@ pub(crate) mod host {
     use crate::lag;
     use crate::lowering::{BLOCK_BYTES, BLOCK_LABEL};
     use crate::table::{Direction, Emit, Kernel, Operation};
+    use crate::workload::Workload;
 
     pub(crate) const DEPTHWISE_PAIRED_S8: Kernel = Kernel {
         number: super::DEPTHWISE_PAIRED_S8.number(),
@@ -504,7 +528,44 @@ pub(crate) mod host {
         },
         portable: super::DEPTHWISE_PAIRED_S8,
         native: None,
+        work: Some(work),
     };
+
+    /// Outputs, fours of channels of a stretch, columns widened for them, stretches, columns of padding, and columns of rows
+    /// that have padding above or below.
+    fn work(operation: &Operation<'_>) -> Option<Workload> {
+        let p = geometry(operation)?;
+        let s = &p.spatial;
+        let (most, _) = stretch(s);
+        let fours = f64::from(p.groups / CHANNELS as u32);
+        let images = f64::from(operation.output.ty.shape.dim(0));
+        let (mut stretches, mut columns, mut beside) = (0u32, 0u32, 0u32);
+        for x in (0..s.output.width).step_by(most as usize) {
+            let outputs = most.min(s.output.width - x);
+            let left = i64::from(x * s.strides[1]) - i64::from(s.pads[1]);
+            let end = left + i64::from((outputs - 1) * s.strides[1] + 3);
+            let inside = (end.min(i64::from(s.input.width)) - left.max(0)).max(0);
+            stretches += 1;
+            columns += inside as u32;
+            beside += (end - left - inside) as u32;
+        }
+        let padded = (0..s.output.height).filter(|&y| {
+            let rows = s.row_taps(y);
+            rows.end - rows.first < 3
+        });
+        let rows = f64::from(s.output.height) * images;
+        let [stretches, columns, beside] = [stretches, columns, beside].map(f64::from);
+        Some(Workload {
+            products: rows * f64::from(s.output.width) * f64::from(p.groups),
+            outputs: rows * stretches * fours,
+            lines: rows * columns * fours,
+            vectors: rows * stretches,
+            padding: rows * beside,
+            edges: padded.count() as f64 * images * columns * fours,
+            gathered: rows,
+            ..Workload::default()
+        })
+    }
 
     /// What a channel's sum starts from, its multiplier and its shift, if they have the short form.
     fn scale(operation: &Operation<'_>, o: usize) -> Option<(i32, i32, u8)> {

@@ -85,6 +85,7 @@ pub(crate) mod host {
         },
         portable: super::DEQUANTIZE_S8_F32,
         native: None,
+        work: None,
     };
 
     /// The input, the blocks and the number of rows.

@@ -136,7 +136,7 @@ mod tests {
                 1 => i32::MAX,
                 _ => random() & i32::MAX | 1 << 30,
             };
-            let shift = -2 - (round as i32 % 30);
+            let shift = -2 - round % 30;
             let (doubled, left) = scaling(multiplier, shift).unwrap();
             let zero = random() % 128;
             // Sums whose scaled values are ties, as well as any.

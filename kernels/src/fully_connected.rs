@@ -96,6 +96,7 @@ pub(crate) mod host {
         lag: |operation, input, _| lag_of(operation, DType::I8, input),
         portable: super::FULLY_CONNECTED_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const FULLY_CONNECTED_F32: Kernel = Kernel {
@@ -114,6 +115,7 @@ pub(crate) mod host {
         lag: |operation, input, _| lag_of(operation, DType::F32, input),
         portable: super::FULLY_CONNECTED_F32,
         native: None,
+        work: None,
     };
 
     /// The parameters and the number of vectors.

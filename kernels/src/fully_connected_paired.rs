@@ -316,6 +316,7 @@ pub(crate) mod host {
         },
         portable: super::FULLY_CONNECTED_PAIRED_S8,
         native: None,
+        work: None,
     };
 
     /// Does something with the outputs of a layer with constant weights.

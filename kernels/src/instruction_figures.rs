@@ -11,15 +11,15 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv6-m
     Family {
         target: TargetId(16),
-        run: 41.8,
-        step: 352.2,
+        run: 41.4,
+        step: 352.6,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.853, 6.924, 52.021, 154.154, 14.945, 0.000, 371.446, 2.156, 2166.153] },
+            RowInstructions { number: 1, each: [7.841, 6.953, 52.185, 155.014, 0.000, 0.019, 382.137, 2.108, 2385.555] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [10.733, 9.682, 41.203, 185.676, 121.542, 5.381, 18.665, 2.950, 0.000] },
+            RowInstructions { number: 2, each: [10.386, 10.524, 41.511, 185.487, 150.656, 6.733, 0.000, 0.000, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [9.002, 0.000, 0.000, 136.515, 40.321, 0.000, 0.000, 0.000, 64.618] },
+            RowInstructions { number: 3, each: [9.000, 0.000, 0.000, 136.541, 53.166, 0.000, 0.000, 0.000, 52.259] },
             // average_pool_s8
             RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.175, 1.207, 0.000, 0.000, 400.165] },
             // max_pool_s8
@@ -29,7 +29,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.107, 23.505, 0.000, 0.000, 0.000, 90.299] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.018, 22.345, 0.000, 0.000, 0.000, 94.197] },
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -43,11 +43,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 23.578, 48.785, 0.000, 0.000, 0.000, 62.272] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [187.112, 0.000, 65.745, 162.552, 0.000, 0.708, 108.422, 10.552, 0.000] },
+            RowInstructions { number: 32, each: [187.252, 0.000, 68.597, 154.296, 0.000, 0.000, 445.552, 3.677, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [191.380, 0.000, 35.801, 173.776, 0.000, 0.000, 321.620, 0.000, 8168.879] },
+            RowInstructions { number: 33, each: [191.097, 0.000, 35.345, 174.285, 151.255, 0.000, 146.733, 0.000, 9137.999] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [185.907, 0.000, 0.000, 180.837, 0.000, 0.000, 0.000, 0.000, 113.536] },
+            RowInstructions { number: 34, each: [185.772, 0.000, 0.000, 181.387, 0.000, 0.000, 0.000, 0.000, 154.774] },
             // average_pool_f32
             RowInstructions { number: 35, each: [92.932, 0.000, 14.657, 180.130, 246.894, 9.236, 0.000, 0.000, 0.000] },
             // max_pool_f32
@@ -63,13 +63,13 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv7-m
     Family {
         target: TargetId(17),
-        run: 11.5,
-        step: 276.5,
+        run: 11.1,
+        step: 276.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.902, 4.974, 41.368, 75.326, 0.000, 0.000, 287.750, 1.847, 1021.133] },
+            RowInstructions { number: 1, each: [5.895, 4.965, 41.740, 75.030, 0.000, 0.000, 264.571, 2.198, 1057.213] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.874, 5.738, 35.436, 103.697, 0.000, 5.268, 0.000, 1.018, 0.000] },
+            RowInstructions { number: 2, each: [5.676, 5.957, 35.564, 104.365, 9.796, 5.975, 0.000, 0.000, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
@@ -81,7 +81,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.357, 0.000, 0.000, 0.000, 81.700] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.746, 0.000, 0.000, 0.000, 84.062] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -95,11 +95,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.574, 33.504, 0.000, 0.000, 0.000, 45.939] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [116.115, 0.646, 50.681, 112.273, 0.000, 0.000, 97.391, 3.965, 0.000] },
+            RowInstructions { number: 32, each: [116.144, 0.713, 53.368, 105.067, 0.000, 0.000, 0.000, 4.324, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [117.314, 0.000, 36.165, 135.323, 0.000, 0.776, 77.932, 0.000, 2045.134] },
+            RowInstructions { number: 33, each: [117.709, 0.000, 34.346, 137.422, 0.000, 0.082, 69.382, 0.000, 3298.469] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [115.362, 0.000, 0.000, 134.469, 0.000, 0.000, 0.000, 0.000, 86.208] },
+            RowInstructions { number: 34, each: [115.401, 0.000, 0.000, 132.375, 0.000, 0.000, 0.000, 0.000, 83.505] },
             // average_pool_f32
             RowInstructions { number: 35, each: [67.029, 0.000, 10.848, 119.311, 106.107, 0.000, 0.000, 0.000, 223.938] },
             // max_pool_f32
@@ -116,10 +116,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 293.0,
+        step: 291.1,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
+            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
@@ -133,7 +133,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 0.000, 0.000, 0.000, 10.923] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -145,11 +145,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            RowInstructions { number: 14, each: [18.435, 0.000, 187.405, 47.794, 353.188, 12.530, 1092.115, 15.698, 14.078] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [3.351, 7.662, 0.000, 0.642, 0.000, 0.000, 25.164, 0.000, 9539.894] },
+            RowInstructions { number: 15, each: [17.813, 38.206, 14.648, 218.086, 213.653, 97.477, 17.778, 0.000, 179.831] },
             // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.661, 51.744, 0.000, 0.000, 0.000, 48.251] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
@@ -174,10 +174,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 293.0,
+        step: 291.1,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
+            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
@@ -191,7 +191,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -203,11 +203,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            RowInstructions { number: 14, each: [18.435, 0.000, 187.405, 47.794, 353.188, 12.530, 1092.115, 15.698, 14.078] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [3.348, 7.658, 0.000, 0.650, 0.000, 0.000, 26.105, 0.000, 9569.548] },
+            RowInstructions { number: 15, each: [17.813, 38.189, 14.647, 218.081, 216.655, 97.519, 17.782, 0.000, 179.814] },
             // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.661, 51.744, 0.000, 0.000, 0.000, 48.251] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
@@ -232,10 +232,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 293.0,
+        step: 291.1,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.876, 5.317, 42.229, 74.879, 0.000, 0.000, 366.397, 0.000, 1166.392] },
+            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
@@ -249,7 +249,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.052, 20.215, 0.000, 0.000, 0.000, 80.782] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -261,11 +261,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [0.779, 0.000, 0.000, 17.430, 162.092, 0.000, 441.606, 13.864, 3427.864] },
+            RowInstructions { number: 14, each: [18.435, 0.000, 187.405, 47.794, 353.188, 12.530, 1092.115, 15.698, 14.078] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [3.348, 7.658, 0.000, 0.650, 0.000, 0.000, 26.105, 0.000, 9569.548] },
+            RowInstructions { number: 15, each: [17.813, 38.189, 14.647, 218.081, 216.655, 97.519, 17.782, 0.000, 179.814] },
             // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.069, 0.000, 0.000, 24.540, 54.146, 0.000, 0.000, 0.000, 51.862] },
+            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.661, 51.744, 0.000, 0.000, 0.000, 48.251] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
@@ -289,15 +289,15 @@ pub(crate) const FAMILIES: &[Family] = &[
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 51.9,
-        step: 314.1,
+        run: 51.7,
+        step: 314.3,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.908, 6.263, 38.538, 82.618, 0.000, 0.000, 217.041, 1.583, 974.698] },
+            RowInstructions { number: 1, each: [7.902, 6.255, 38.928, 82.494, 0.000, 0.000, 194.900, 1.894, 994.331] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [7.111, 6.174, 20.869, 105.795, 0.000, 4.045, 0.000, 1.838, 0.000] },
+            RowInstructions { number: 2, each: [6.974, 6.654, 21.022, 105.354, 16.783, 4.527, 0.000, 0.000, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [8.000, 0.000, 0.000, 69.230, 27.490, 0.000, 0.000, 0.000, 78.293] },
+            RowInstructions { number: 3, each: [8.000, 0.000, 0.000, 69.251, 29.041, 0.000, 0.000, 0.000, 77.202] },
             // average_pool_s8
             RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 0.000, 0.000, 0.000, 188.978] },
             // max_pool_s8
@@ -307,7 +307,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 0.000, 0.000, 0.000, 47.891] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.191, 19.621, 0.000, 0.000, 0.000, 87.167] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.149, 19.374, 0.000, 0.000, 0.000, 88.597] },
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -321,11 +321,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 16.855, 25.678, 0.000, 0.000, 0.000, 55.250] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [103.380, 0.000, 46.412, 121.513, 0.000, 0.000, 0.000, 7.431, 1416.622] },
+            RowInstructions { number: 32, each: [103.470, 0.000, 46.382, 122.847, 0.000, 0.000, 336.631, 1.467, 0.000] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [104.574, 0.000, 23.791, 130.558, 6.356, 0.000, 104.678, 0.000, 3327.226] },
+            RowInstructions { number: 33, each: [104.035, 0.000, 24.990, 128.820, 107.287, 0.000, 0.000, 0.000, 3910.936] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [103.973, 0.000, 0.000, 115.076, 0.000, 0.000, 0.000, 0.000, 124.736] },
+            RowInstructions { number: 34, each: [103.782, 0.000, 0.000, 116.408, 163.480, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
             RowInstructions { number: 35, each: [59.397, 0.213, 6.989, 109.436, 86.990, 10.132, 0.000, 0.000, 0.000] },
             // max_pool_f32
@@ -341,13 +341,13 @@ pub(crate) const FAMILIES: &[Family] = &[
     // aarch64
     Family {
         target: TargetId(48),
-        run: 23.6,
-        step: 217.4,
+        run: 23.3,
+        step: 217.7,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.924, 5.023, 37.994, 50.162, 0.000, 0.000, 233.167, 0.931, 762.526] },
+            RowInstructions { number: 1, each: [5.919, 5.015, 38.295, 49.906, 0.000, 0.000, 215.771, 1.190, 788.556] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.061, 6.057, 21.948, 75.448, 0.000, 4.130, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [5.915, 6.040, 21.974, 76.678, 0.857, 4.596, 0.000, 0.000, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 0.000, 0.000, 0.000, 53.000] },
             // average_pool_s8
@@ -359,7 +359,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 273.966, 0.000, 0.000, 0.000, 0.000, 14.220] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.045, 2.271, 0.000, 0.000, 0.000, 72.458] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.123, 4.593, 0.000, 0.000, 0.000, 62.828] },
             // transpose
             RowInstructions { number: 9, each: [1.391, 0.000, 30.515, 8.995, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8

@@ -203,6 +203,7 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const LOG_SOFTMAX_F32: Kernel = Kernel {
@@ -221,6 +222,7 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::LOG_SOFTMAX_F32,
         native: None,
+        work: None,
     };
 
     pub(crate) const LOG_SOFTMAX_WIDE_F32: Kernel = Kernel {
@@ -230,6 +232,7 @@ pub(crate) mod host {
         targets: &[TargetId::X86_64_V3],
         portable: super::LOG_SOFTMAX_WIDE_F32,
         native: native!(super::LOG_SOFTMAX_WIDE_F32, check_f32, log_softmax, run_f32),
+        work: None,
         ..LOG_SOFTMAX_F32
     };
 

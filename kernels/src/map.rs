@@ -368,6 +368,7 @@ pub(crate) mod host {
                 },
                 portable: super::$row,
                 native: $native,
+                work: None,
             };
         };
     }
@@ -397,6 +398,7 @@ pub(crate) mod host {
         targets: &[TargetId::X86_64_V3],
         portable: super::MAP_MATH_WIDE_F32,
         native: native!(super::MAP_MATH_WIDE_F32, check::<F32<true>>, wide_math, run::<F32<true>>),
+        work: None,
         ..MAP_MATH_F32
     };
 

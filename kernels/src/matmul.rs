@@ -202,6 +202,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::MATMUL_F32,
         native: None,
+        work: None,
     };
 
     pub(crate) fn parameters(operation: &Operation<'_>) -> Option<(MatMulParameters, u32)> {

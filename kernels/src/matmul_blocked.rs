@@ -113,6 +113,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::MATMUL_BLOCKED_F32,
         native: native!(super::MATMUL_BLOCKED_F32, check, run),
+        work: None,
     };
 
     pub(crate) const FULLY_CONNECTED_BLOCKED_F32: Kernel = Kernel {
@@ -130,5 +131,6 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::FULLY_CONNECTED_BLOCKED_F32,
         native: native!(super::FULLY_CONNECTED_BLOCKED_F32, check_connected, run_connected),
+        work: None,
     };
 }

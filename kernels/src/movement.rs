@@ -262,6 +262,7 @@ pub(crate) mod host {
         },
         portable: super::STRIDED,
         native: None,
+        work: None,
     };
 
     pub(crate) const SCATTER: Kernel = Kernel {
@@ -276,6 +277,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::SCATTER,
         native: None,
+        work: None,
     };
 
     pub(crate) const CONCAT: Kernel = Kernel {
@@ -301,6 +303,7 @@ pub(crate) mod host {
         },
         portable: super::CONCAT,
         native: None,
+        work: None,
     };
 
     /// Bytes of an element of the operation, which is consistent.

@@ -162,8 +162,8 @@ pub(crate) unsafe fn widen_in_place(to: *mut i32, groups: usize) {
         // ends no later than where the next one is read.
         unsafe {
             let words = from.cast::<[i32; POSITIONS]>().read();
-            to.cast::<[i32; POSITIONS]>().write(words.map(|word| sxtb16(word)));
-            to.wrapping_add(POSITIONS).cast::<[i32; POSITIONS]>().write(words.map(|word| sxtb16_ror8(word)));
+            to.cast::<[i32; POSITIONS]>().write(words.map(sxtb16));
+            to.wrapping_add(POSITIONS).cast::<[i32; POSITIONS]>().write(words.map(sxtb16_ror8));
         }
         from = from.wrapping_add(POSITIONS);
         to = to.wrapping_add(2 * POSITIONS);
@@ -239,7 +239,8 @@ mod assembly {
         };
     }
 
-    /// On the stack: the end of x, the end of its first groups (the number modulo 4 that the loop of four leaves), the tile.
+    /// On the stack: x, its end, the end of its first groups (the number modulo 4 that the loop of four leaves), the pair's record
+    /// and shifts, the tile.
     #[unsafe(naked)]
     pub(super) unsafe extern "C" fn tile(tile: *mut Tile) {
         naked_asm!(
@@ -248,30 +249,29 @@ mod assembly {
             "ldrd r1, r2, [r0]",
             "and r3, r2, #3",
             "add r3, r3, r3, lsl #1",
-            "add r12, r1, r3, lsl #3",
-            "add r3, r2, r2, lsl #1",
             "add r3, r1, r3, lsl #3",
-            "push {{r3, r12}}",
+            "add r2, r2, r2, lsl #1",
+            "add r2, r1, r2, lsl #3",
             "ldr lr, [r0, #8]",
+            "ldrd r4, r5, [r0, #12]",
+            "push {{r1, r2, r3, r4, r5}}",
             // A pair: its sums begin with what the record says.
             "1:",
-            "ldr r3, [sp, #8]",
-            "ldr r12, [r3]",
-            "ldr r0, [r3, #12]",
+            "ldr r12, [sp]",
+            "ldrd r3, r0, [sp, #8]",
             "ldrd r4, r7, [r0]",
             "mov r5, r4",
             "mov r6, r4",
             "mov r8, r7",
             "mov r9, r7",
-            "ldr r3, [sp, #4]",
             "cmp r12, r3",
             "beq 3f",
             "2:",
             group!(),
-            "ldr r3, [sp, #4]",
+            "ldr r3, [sp, #8]",
             "cmp r12, r3",
             "bne 2b",
-            "ldr r3, [sp]",
+            "ldr r3, [sp, #4]",
             "cmp r12, r3",
             "beq 4f",
             "3:",
@@ -279,7 +279,7 @@ mod assembly {
             group!(),
             group!(),
             group!(),
-            "ldr r3, [sp]",
+            "ldr r3, [sp, #4]",
             "cmp r12, r3",
             "bne 3b",
             // B's sums out of the mixed ones.
@@ -291,13 +291,13 @@ mod assembly {
             "asr r8, r8, #8",
             "asr r9, r9, #8",
             // Multipliers in r1 and r2, divisors in r11 and r10, the zero point in r0.
-            "ldr r3, [sp, #8]",
-            "ldrd r0, r12, [r3, #12]",
+            "ldrd r0, r12, [sp, #12]",
             "ldrd r1, r2, [r0, #8]",
             "add r0, r0, #16",
             "ldrb r11, [r12], #1",
             "ldrb r10, [r12], #1",
-            "strd r0, r12, [r3, #12]",
+            "strd r0, r12, [sp, #12]",
+            "ldr r3, [sp, #20]",
             "mov r12, #1",
             "lsl r11, r12, r11",
             "lsl r10, r12, r10",
@@ -319,7 +319,7 @@ mod assembly {
             "subs r0, r0, #1",
             "stm r3, {{r0, r1, r2, r7, r8}}",
             "bne 1b",
-            "add sp, sp, #12",
+            "add sp, sp, #24",
             "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
         )
     }

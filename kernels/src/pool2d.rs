@@ -196,6 +196,7 @@ pub(crate) mod host {
                 },
                 portable: super::$row,
                 native: $native,
+                work: None,
             };
         };
     }

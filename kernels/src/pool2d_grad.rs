@@ -288,6 +288,7 @@ pub(crate) mod host {
                 lag: $lag,
                 portable: super::$row,
                 native: $native,
+                work: None,
             };
         };
     }

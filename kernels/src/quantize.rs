@@ -138,6 +138,7 @@ pub(crate) mod host {
         lag: |operation, input, _| quantized(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::QUANTIZE_F32_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const REQUANTIZE_S8: Kernel = Kernel {
@@ -164,6 +165,7 @@ pub(crate) mod host {
         lag: |operation, input, _| quantized(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::REQUANTIZE_S8,
         native: None,
+        work: None,
     };
 
     /// The input, which is `dtype`, the blocks and the number of rows.

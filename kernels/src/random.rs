@@ -127,6 +127,7 @@ pub(crate) mod host {
         lag: |_, _, _| None,
         portable: super::RANDOM_F32,
         native: native!(super::RANDOM_F32, check, uniform, run),
+        work: None,
     };
 
     fn parameters(operation: &Operation<'_>) -> Option<(RandomParameters, u32)> {

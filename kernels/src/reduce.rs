@@ -263,6 +263,7 @@ pub(crate) mod host {
         lag: |operation, input, _| parameters(operation).filter(|_| input == 0).map(|_| 0),
         portable: super::REDUCE_F32,
         native: None,
+        work: None,
     };
 
     pub(crate) const ARG_MAX_F32: Kernel = Kernel {
@@ -276,6 +277,7 @@ pub(crate) mod host {
         lag: |operation, input, _| arg_max(operation).filter(|_| input == 0).map(|_| 0),
         portable: super::ARG_MAX_F32,
         native: None,
+        work: None,
     };
 
     /// Axes of one kind, from the innermost.

@@ -156,6 +156,7 @@ macro_rules! references {
                 lag: |_, _, _| None,
                 portable: rows::$row,
                 native: None,
+                work: None,
             },
         )*];
     };

@@ -239,6 +239,7 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_S8,
         native: None,
+        work: None,
     };
 
     pub(crate) const SOFTMAX_F32: Kernel = Kernel {
@@ -257,6 +258,7 @@ pub(crate) mod host {
         lag: |operation, input, _| vectors_of(operation, DType::F32).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_F32,
         native: None,
+        work: None,
     };
 
     pub(crate) const SOFTMAX_WIDE_F32: Kernel = Kernel {
@@ -266,6 +268,7 @@ pub(crate) mod host {
         targets: &[TargetId::X86_64_V3],
         portable: super::SOFTMAX_WIDE_F32,
         native: native!(super::SOFTMAX_WIDE_F32, check_f32, softmax, run_f32),
+        work: None,
         ..SOFTMAX_F32
     };
 

@@ -1,9 +1,11 @@
 //! The kernel table: one row a kernel, data on every host.
 
-use kiln_core::{Row, TargetId, TensorType};
+use kiln_core::{MAX_OPERANDS, Row, TargetId, TensorType};
 
 pub use kiln_core::Direction;
 use kiln_ops::{Op, OpError, QuantRef};
+
+use crate::workload::Workload;
 
 /// A tensor as a kernel sees it at plan time.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,9 @@ pub struct Kernel {
     /// The body for the CPUs of this build's architecture, if it has one of its own; with the same alignment and
     /// over-read.
     pub native: Option<Row>,
+    /// What its instructions grow with, where that is not what its operator's [`Workload`] says. The quantities' names are
+    /// then no more than names.
+    pub work: Option<fn(operation: &Operation<'_>) -> Option<Workload>>,
 }
 
 impl Kernel {
@@ -87,6 +92,16 @@ impl Kernel {
     pub const fn scratch_align(&self) -> u64 {
         let own = self.row().align();
         if own > PACKED_ALIGN { own as u64 } else { PACKED_ALIGN as u64 }
+    }
+
+    /// What its instructions for an operation grow with.
+    pub fn workload(&self, operation: &Operation<'_>) -> Workload {
+        self.work.and_then(|work| work(operation)).unwrap_or_else(|| {
+            let mut types = [operation.output.ty; MAX_OPERANDS];
+            let count = operation.inputs.len().min(MAX_OPERANDS);
+            types.iter_mut().zip(operation.inputs).for_each(|(ty, operand)| *ty = operand.ty);
+            Workload::of(&operation.op, types.get(..count).unwrap_or(&[]), &operation.output.ty)
+        })
     }
 
     /// Whether plans for `target` may use it.

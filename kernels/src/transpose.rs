@@ -127,6 +127,7 @@ pub(crate) mod host {
         lag: |operation, input, _| layout(operation).filter(|_| input == 0).and_then(|p| lag(&p)),
         portable: super::TRANSPOSE,
         native: None,
+        work: None,
     };
 
     /// The axes of the output with the input's strides; neighbours that are neighbours in the input too are one.

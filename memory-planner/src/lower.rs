@@ -450,7 +450,7 @@ impl<'g> Lowering<'g> {
             rows,
             extent,
             cost: node.op.cost(&types, &operation.output.ty),
-            workload: Workload::of(&operation.op, &types, &operation.output.ty),
+            workload: kernel.workload(operation),
             overlaps,
             in_place: in_place(kernel, operation, &inputs, &roles),
             inputs,

@@ -45,10 +45,10 @@ const CONVOLUTIONS: [Convolution; 27] = [
     ([1, 30, 4], 8, [1, 20], 1, 1, 1, false),
 ];
 
-/// Larger ones, for int8: what the borders of an image cost, and pixels that are left over, must not pass for what all
+/// Larger ones: what the borders of an image cost, and pixels that are left over, must not pass for what all
 /// pixels cost.
 #[rustfmt::skip]
-const LARGE: [Convolution; 8] = [
+const LARGE: [Convolution; 16] = [
     ([20, 20, 8], 16, [1, 1], 1, 1, 1, true),
     ([12, 12, 16], 32, [1, 1], 1, 1, 1, true),
     ([21, 5, 64], 48, [1, 1], 1, 1, 1, true),
@@ -57,6 +57,14 @@ const LARGE: [Convolution; 8] = [
     ([24, 24, 3], 8, [3, 3], 1, 1, 1, true),
     ([30, 30, 3], 8, [3, 3], 2, 1, 1, true),
     ([10, 10, 16], 16, [3, 3], 1, 1, 1, true),
+    ([24, 24, 8], 8, [3, 3], 1, 1, 8, true),
+    ([24, 24, 8], 8, [3, 3], 2, 1, 8, true),
+    ([48, 6, 4], 4, [3, 3], 1, 1, 4, true),
+    ([8, 48, 8], 8, [3, 3], 1, 1, 8, true),
+    ([8, 32, 8], 8, [3, 3], 2, 1, 8, true),
+    ([12, 12, 32], 32, [3, 3], 1, 1, 32, true),
+    ([6, 6, 64], 64, [3, 3], 2, 1, 64, true),
+    ([3, 3, 32], 32, [3, 3], 1, 1, 32, true),
 ];
 
 /// Matrices: vectors, columns, rows.
@@ -114,7 +122,7 @@ const FINEST: f32 = 1e-10;
 pub(super) fn graph() -> Result<Graph> {
     let mut layers = Layers::new("layers");
     for dtype in [DType::I8, DType::F32] {
-        layers.convolutions(dtype, OUTPUT)?;
+        layers.convolutions(dtype, &CONVOLUTIONS, OUTPUT)?;
         layers.matrices(dtype, OUTPUT)?;
         layers.pools(dtype)?;
         for shape in SHAPES {
@@ -142,12 +150,20 @@ pub(super) fn graph() -> Result<Graph> {
 /// Layers with scales that some kernels have no form for, so that plain ones take their place.
 pub(super) fn plain() -> Result<Graph> {
     let mut layers = Layers::new("plain-layers");
-    layers.convolutions(DType::I8, FINE)?;
+    layers.convolutions(DType::I8, &CONVOLUTIONS, FINE)?;
     layers.matrices(DType::I8, FINE)?;
     for shape in SHAPES {
         let ty = layers.ty(DType::I8, shape)?;
         layers.sum(ty, FINEST)?;
     }
+    layers.graph.validate()?;
+    Ok(layers.graph)
+}
+
+/// Layers too large to lie beside the others.
+pub(super) fn large() -> Result<Graph> {
+    let mut layers = Layers::new("large-layers");
+    layers.convolutions(DType::I8, &LARGE, OUTPUT)?;
     layers.graph.validate()?;
     Ok(layers.graph)
 }
@@ -226,13 +242,12 @@ impl Layers {
         let bias = if x.dtype == DType::I8 { DType::I32 } else { x.dtype };
         let (weights, bias) = (self.ty(x.dtype, weights)?, self.ty(bias, weights.get(..1).unwrap_or(&[]))?);
         let inputs = [self.input(x), self.constant(weights, 0.01), self.constant(bias, 0.0003)];
-        self.node(op, &inputs, quant(x.dtype, scale))
+        // As converters choose it for what is not negative: a rectifier then costs nothing.
+        self.node(op, &inputs, known(x.dtype, scale, -128))
     }
 
-    fn convolutions(&mut self, dtype: DType, scale: f32) -> Result<()> {
-        let large = if dtype == DType::I8 { &LARGE[..] } else { &[] };
-        for &convolution in CONVOLUTIONS.iter().chain(large) {
-            let ([height, width, channels], outputs, kernel, stride, dilation, groups, padded) = convolution;
+    fn convolutions(&mut self, dtype: DType, all: &[Convolution], scale: f32) -> Result<()> {
+        for &([height, width, channels], outputs, kernel, stride, dilation, groups, padded) in all {
             let conv = Conv2d {
                 strides: [stride; 2],
                 dilations: [dilation; 2],

@@ -91,11 +91,11 @@ pub(super) const FAMILY: Family = Family {
         // log_softmax_f32
         RowBytes { number: 39, bytes: 388, shared: &[9, 10, 24, 25, 26] },
         // map_f32
-        RowBytes { number: 40, bytes: 3084, shared: &[1, 14, 15, 16, 17, 22, 30, 31, 32] },
+        RowBytes { number: 40, bytes: 3136, shared: &[1, 14, 15, 16, 17, 22, 30, 31, 32] },
         // map_i32
-        RowBytes { number: 41, bytes: 3640, shared: &[1, 14, 15, 16, 17, 30, 31] },
+        RowBytes { number: 41, bytes: 3692, shared: &[1, 14, 15, 16, 17, 30, 31] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7668, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32] },
+        RowBytes { number: 42, bytes: 7720, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32] },
         // reduce_f32
         RowBytes { number: 43, bytes: 3872, shared: &[1, 17] },
         // arg_max_f32

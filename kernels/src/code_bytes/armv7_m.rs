@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(17),
-    base: 4132,
+    base: 4130,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
@@ -128,11 +128,11 @@ pub(super) const FAMILY: Family = Family {
         // log_softmax_f32
         RowBytes { number: 39, bytes: 296, shared: &[9, 10, 27, 28, 29, 37, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
         // map_f32
-        RowBytes { number: 40, bytes: 2670, shared: &[1, 14, 15, 16, 17, 23, 33, 34, 35, 36, 37, 41, 42, 43, 44, 46, 48, 50, 51, 53, 57, 62, 63, 65, 66, 67, 68, 69] },
+        RowBytes { number: 40, bytes: 2690, shared: &[1, 14, 15, 16, 17, 23, 33, 34, 35, 36, 37, 41, 42, 43, 44, 46, 48, 50, 51, 53, 57, 62, 63, 65, 66, 67, 68, 69] },
         // map_i32
-        RowBytes { number: 41, bytes: 2588, shared: &[1, 14, 15, 16, 17, 34, 35, 36, 42, 43] },
+        RowBytes { number: 41, bytes: 2606, shared: &[1, 14, 15, 16, 17, 34, 35, 36, 42, 43] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7274, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 7294, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
         // reduce_f32
         RowBytes { number: 43, bytes: 4526, shared: &[1, 17, 41, 53, 62, 63, 66] },
         // arg_max_f32

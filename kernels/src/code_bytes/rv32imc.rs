@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(32),
-    base: 3652,
+    base: 3654,
     shared: &[
         ("kiln_kernels::add::fits", 206),
         ("kiln_kernels::blocks::Blocks::fit", 124),
@@ -128,11 +128,11 @@ pub(super) const FAMILY: Family = Family {
         // log_softmax_f32
         RowBytes { number: 39, bytes: 360, shared: &[9, 10, 28, 29, 30, 39, 40, 41, 42, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
         // map_f32
-        RowBytes { number: 40, bytes: 3186, shared: &[1, 14, 15, 16, 17, 18, 24, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 50, 51, 52, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 40, bytes: 3282, shared: &[1, 14, 15, 16, 17, 18, 24, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 50, 51, 52, 53, 55, 60, 62, 64, 65, 68] },
         // map_i32
-        RowBytes { number: 41, bytes: 2922, shared: &[1, 14, 15, 16, 17, 18, 34, 35, 36, 44, 51] },
+        RowBytes { number: 41, bytes: 3016, shared: &[1, 14, 15, 16, 17, 18, 34, 35, 36, 44, 51] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 9464, shared: &[1, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 9560, shared: &[1, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
         // reduce_f32
         RowBytes { number: 43, bytes: 4658, shared: &[1, 17, 47, 50, 60, 64, 68] },
         // arg_max_f32

@@ -89,7 +89,16 @@ fn kernels_do_not_apply_to() {
 
 #[test]
 fn instructions_are_known_for_what_was_measured_and_nothing_else() {
-    let conv = Workload { products: 9e5, padding: 1e4, lines: 2e5, outputs: 1e5, vectors: 1e4 };
+    let conv = Workload {
+        products: 9e5,
+        padding: 1e4,
+        lines: 2e5,
+        outputs: 1e5,
+        vectors: 1e4,
+        gathered: 9e4,
+        edges: 4e3,
+        gathered_at_edges: 4e4,
+    };
     let known = step_instructions(TargetId::ARMV7EM, 1, &conv).unwrap();
     // A multiply-accumulate takes at least part of an instruction, and not hundreds.
     assert!((0.2..100.0).contains(&(known / conv.products)), "{known}");
