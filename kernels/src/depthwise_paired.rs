@@ -349,7 +349,7 @@ unsafe fn widen(lines: &Lines) {
 
 #[cfg(kiln_dsp)]
 mod assembly {
-    use core::arch::naked_asm;
+    use core::arch::asm;
 
     use super::{Four, Lines};
     use crate::dsp::extension;
@@ -385,62 +385,71 @@ mod assembly {
     macro_rules! windows {
         ($(#[$doc:meta])* $name:ident, $step:literal) => {
             $(#[$doc])*
-            #[unsafe(naked)]
+            #[inline(never)]
             pub(super) unsafe extern "C" fn $name(four: *mut Four) {
-                naked_asm!(
-                    extension!(),
-                    "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}}",
-                    "sub sp, sp, #8",
-                    "1:",
-                    "ldr r3, [sp, #8]",
-                    "ldrd r0, r1, [r3]",
-                    concat!("mov r2, #", $step),
-                    "mla r1, r1, r2, r0",
-                    "add r2, r0, #8",
-                    "str r1, [sp]",
-                    "str r2, [r3]",
-                    "ldrd r2, r12, [r3, #8]",
-                    "ldrd r4, r6, [r2], #8",
-                    "ldrsb r8, [r12], #1",
-                    "strd r2, r12, [r3, #8]",
-                    "sxtb16 r5, r4, ror #8",
-                    "sxtb16 r4, r4",
-                    "sxtb16 r7, r6, ror #8",
-                    "sxtb16 r6, r6",
-                    "ldrd r2, r12, [r3, #16]",
-                    "ldrd r1, r9, [r2], #8",
-                    "ldrb r10, [r12], #1",
-                    "strd r2, r12, [r3, #16]",
-                    "str r1, [sp, #4]",
-                    "mov r2, #1",
-                    "lsl r10, r2, r10",
-                    "ldrd r12, lr, [r3, #24]",
-                    "add r2, r12, #1",
-                    "str r2, [r3, #24]",
-                    "ldr r11, [r3, #32]",
-                    "ldr r1, [r3, #4]",
-                    // An odd number of outputs begins with one alone.
-                    "lsls r1, r1, #31",
-                    "beq 2f",
-                    window!($step),
-                    "ldr r2, [sp]",
-                    "cmp r0, r2",
-                    "beq 3f",
-                    "2:",
-                    window!($step),
-                    window!($step),
-                    "ldr r2, [sp]",
-                    "cmp r0, r2",
-                    "bne 2b",
-                    "3:",
-                    "ldr r3, [sp, #8]",
-                    "ldr r2, [r3, #36]",
-                    "subs r2, r2, #1",
-                    "str r2, [r3, #36]",
-                    "bne 1b",
-                    "add sp, sp, #12",
-                    "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
-                )
+                // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+unsafe {
+asm!(
+    extension!(),
+    "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
+    "sub sp, sp, #8",
+    "1:",
+    "ldr r3, [sp, #8]",
+    "ldrd r0, r1, [r3]",
+    concat!("mov r2, #", $step),
+    "mla r1, r1, r2, r0",
+    "add r2, r0, #8",
+    "str r1, [sp]",
+    "str r2, [r3]",
+    "ldrd r2, r12, [r3, #8]",
+    "ldrd r4, r6, [r2], #8",
+    "ldrsb r8, [r12], #1",
+    "strd r2, r12, [r3, #8]",
+    "sxtb16 r5, r4, ror #8",
+    "sxtb16 r4, r4",
+    "sxtb16 r7, r6, ror #8",
+    "sxtb16 r6, r6",
+    "ldrd r2, r12, [r3, #16]",
+    "ldrd r1, r9, [r2], #8",
+    "ldrb r10, [r12], #1",
+    "strd r2, r12, [r3, #16]",
+    "str r1, [sp, #4]",
+    "mov r2, #1",
+    "lsl r10, r2, r10",
+    "ldrd r12, lr, [r3, #24]",
+    "add r2, r12, #1",
+    "str r2, [r3, #24]",
+    "ldr r11, [r3, #32]",
+    "ldr r1, [r3, #4]",
+    // An odd number of outputs begins with one alone.
+    "lsls r1, r1, #31",
+    "beq 2f",
+    window!($step),
+    "ldr r2, [sp]",
+    "cmp r0, r2",
+    "beq 3f",
+    "2:",
+    window!($step),
+    window!($step),
+    "ldr r2, [sp]",
+    "cmp r0, r2",
+    "bne 2b",
+    "3:",
+    "ldr r3, [sp, #8]",
+    "ldr r2, [r3, #36]",
+    "subs r2, r2, #1",
+    "str r2, [r3, #36]",
+    "bne 1b",
+    "add sp, sp, #12",
+    "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+    inout("r0") four => _,
+    out("r1") _,
+    out("r2") _,
+    out("r3") _,
+    out("r12") _,
+    out("lr") _,
+);
+}
             }
         };
     }
@@ -455,38 +464,47 @@ mod assembly {
     }
 
     /// 19 instructions for the 12 bytes of a column. On the stack: columns' pitch and end.
-    #[unsafe(naked)]
+    #[inline(never)]
     pub(super) unsafe extern "C" fn widen(lines: *const Lines) {
-        naked_asm!(
-            extension!(),
-            "push {{r4, r5, r6, r7, r8, r9, r10, r11, lr}}",
-            "ldrd r4, r5, [r0, #16]",
-            "push {{r4, r5}}",
-            "ldr r12, [r0, #12]",
-            "ldm r0, {{r0, r1, r2}}",
-            "mov r3, #0",
-            "1:",
-            "ldr r4, [r0, r3]",
-            "ldr r6, [r1, r3]",
-            "ldr lr, [r2, r3]",
-            "pkhtb r8, r6, r4, asr #16",
-            "pkhbt r4, r4, r6, lsl #16",
-            "sxtb16 r6, r4, ror #8",
-            "sxtb16 r4, r4",
-            "sxtb16 r10, r8, ror #8",
-            "sxtb16 r8, r8",
-            "sxtb r5, lr",
-            "sxtb r7, lr, ror #8",
-            "sxtb r9, lr, ror #16",
-            "sxtb r11, lr, ror #24",
-            "stm r12!, {{r4, r5, r6, r7, r8, r9, r10, r11}}",
-            "ldrd r4, r5, [sp]",
-            "add r3, r3, r4",
-            "cmp r3, r5",
-            "bne 1b",
-            "add sp, sp, #8",
-            "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
-        )
+        // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "push {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldrd r4, r5, [r0, #16]",
+                "push {{r4, r5}}",
+                "ldr r12, [r0, #12]",
+                "ldm r0, {{r0, r1, r2}}",
+                "mov r3, #0",
+                "1:",
+                "ldr r4, [r0, r3]",
+                "ldr r6, [r1, r3]",
+                "ldr lr, [r2, r3]",
+                "pkhtb r8, r6, r4, asr #16",
+                "pkhbt r4, r4, r6, lsl #16",
+                "sxtb16 r6, r4, ror #8",
+                "sxtb16 r4, r4",
+                "sxtb16 r10, r8, ror #8",
+                "sxtb16 r8, r8",
+                "sxtb r5, lr",
+                "sxtb r7, lr, ror #8",
+                "sxtb r9, lr, ror #16",
+                "sxtb r11, lr, ror #24",
+                "stm r12!, {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldrd r4, r5, [sp]",
+                "add r3, r3, r4",
+                "cmp r3, r5",
+                "bne 1b",
+                "add sp, sp, #8",
+                "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                inout("r0") lines => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
     }
 }
 

@@ -156,7 +156,7 @@ unsafe fn last_pair(vector: &Fours) {
 
 #[cfg(kiln_dsp)]
 mod assembly {
-    use core::arch::naked_asm;
+    use core::arch::asm;
 
     use super::Fours;
     use crate::dsp::extension;
@@ -222,63 +222,72 @@ mod assembly {
     }
 
     /// On the stack: the vector's end, the arguments.
-    #[unsafe(naked)]
+    #[inline(never)]
     pub(super) unsafe extern "C" fn fours(vector: *mut Fours) {
-        naked_asm!(
-            extension!(),
-            "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}}",
-            "ldrd r1, r2, [r0]",
-            "add r1, r1, r2, lsl #2",
-            "push {{r1}}",
-            "ldr lr, [r0, #8]",
-            "1:",
-            "ldrd r3, r2, [sp]",
-            "ldr r0, [r2, #12]",
-            "ldm r0!, {{r4, r5, r6, r7}}",
-            "str r0, [r2, #12]",
-            "ldrd r12, r1, [r2]",
-            // An odd group comes first, alone.
-            "lsls r1, r1, #31",
-            "beq 2f",
-            group!(),
-            "cmp r12, r3",
-            "beq 3f",
-            "2:",
-            group!(),
-            group!(),
-            "cmp r12, r3",
-            "bne 2b",
-            "3:",
-            "sub r5, r5, r4",
-            "sub r7, r7, r6",
-            "asr r5, r5, #8",
-            "asr r7, r7, #8",
-            "ldr r1, [sp, #4]",
-            "ldrd r0, r3, [r1, #12]",
-            "ldm r0!, {{r8, r9, r10, r11}}",
-            "ldr r2, [r3], #4",
-            "strd r0, r3, [r1, #12]",
-            "ldr r12, [r1, #24]",
-            "mov r3, #1",
-            finish!("r4", "r8"),
-            finish!("r5", "r9"),
-            finish!("r6", "r10"),
-            finish!("r7", "r11"),
-            "ldr r0, [r1, #28]",
-            "bfi r4, r5, #8, #8",
-            "bfi r6, r7, #8, #8",
-            "strh r4, [r0], #2",
-            "strh r6, [r0], #2",
-            "str r0, [r1, #28]",
-            "ldr r0, [r1, #20]",
-            "subs r0, r0, #1",
-            "str r0, [r1, #20]",
-            "bne 1b",
-            // Where the weights of a last pair begin.
-            "str lr, [r1, #8]",
-            "add sp, sp, #8",
-            "pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}",
-        )
+        // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldrd r1, r2, [r0]",
+                "add r1, r1, r2, lsl #2",
+                "push {{r1}}",
+                "ldr lr, [r0, #8]",
+                "1:",
+                "ldrd r3, r2, [sp]",
+                "ldr r0, [r2, #12]",
+                "ldm r0!, {{r4, r5, r6, r7}}",
+                "str r0, [r2, #12]",
+                "ldrd r12, r1, [r2]",
+                // An odd group comes first, alone.
+                "lsls r1, r1, #31",
+                "beq 2f",
+                group!(),
+                "cmp r12, r3",
+                "beq 3f",
+                "2:",
+                group!(),
+                group!(),
+                "cmp r12, r3",
+                "bne 2b",
+                "3:",
+                "sub r5, r5, r4",
+                "sub r7, r7, r6",
+                "asr r5, r5, #8",
+                "asr r7, r7, #8",
+                "ldr r1, [sp, #4]",
+                "ldrd r0, r3, [r1, #12]",
+                "ldm r0!, {{r8, r9, r10, r11}}",
+                "ldr r2, [r3], #4",
+                "strd r0, r3, [r1, #12]",
+                "ldr r12, [r1, #24]",
+                "mov r3, #1",
+                finish!("r4", "r8"),
+                finish!("r5", "r9"),
+                finish!("r6", "r10"),
+                finish!("r7", "r11"),
+                "ldr r0, [r1, #28]",
+                "bfi r4, r5, #8, #8",
+                "bfi r6, r7, #8, #8",
+                "strh r4, [r0], #2",
+                "strh r6, [r0], #2",
+                "str r0, [r1, #28]",
+                "ldr r0, [r1, #20]",
+                "subs r0, r0, #1",
+                "str r0, [r1, #20]",
+                "bne 1b",
+                // Where the weights of a last pair begin.
+                "str lr, [r1, #8]",
+                "add sp, sp, #8",
+                "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                inout("r0") vector => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
             .board("mps2-an386")
             .compile_in(&around(out.path(), "thumbv7em-none-eabihf", Some("no such board")))
             .unwrap();
-        assert_eq!((done.name.as_str(), done.board.as_str(), done.ram_bytes), ("wave", "mps2-an386", 31));
+        assert_eq!((done.name.as_str(), done.board.as_str(), done.ram_bytes), ("wave", "mps2-an386", 28));
         let plan = fs::read(out.path().join("wave/plan.bin")).unwrap();
         assert_eq!(plan.len() as u64, done.plan_bytes);
 
