@@ -77,6 +77,9 @@ ci_check code-sizes
 stage "instructions as estimated"
 ci_check instructions
 
+stage "random layers on every CPU family"
+ci_check sweep
+
 stage "firmware of real boards, with their HALs"
 ci_check boards
 

@@ -8,6 +8,7 @@ pub mod code_sizes;
 pub mod dependencies;
 pub mod firmware;
 pub mod instructions;
+pub mod sweep;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware, instructions};
+use kiln_ci::{bare_metal, boards, code_sizes, dependencies, firmware, instructions, sweep};
 
 const USAGE: &str = "usage: kiln-ci CHECK
   dependencies   firmware crates depend on no host crate
@@ -12,6 +12,8 @@ const USAGE: &str = "usage: kiln-ci CHECK
   instructions   instructions of the reference models on every CPU family, against the estimate of `kiln plan`
   instructions --measure   counts what each kernel takes, and writes it to kernels/src/instruction_figures.rs
   firmware       firmware of the reference models: no heap, no panic, no unused kernel, within budget
+  sweep [BOARD..]  200 layers of random shapes on an emulated board of every CPU family, or on those named: equal to the references,
+                 and nowhere slower than with plain kernels
   boards         firmware of real boards: as in the repository, in the board's memory, no panic in Kiln's part";
 
 fn main() -> ExitCode {
@@ -26,6 +28,9 @@ fn main() -> ExitCode {
         "instructions --measure" => instructions::measure(),
         "firmware" => firmware::run(),
         "boards" => boards::run(),
+        _ if arguments.first().is_some_and(|first| first == "sweep") => {
+            sweep::run(arguments.get(1..).unwrap_or_default())
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

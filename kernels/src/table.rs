@@ -127,6 +127,11 @@ pub fn choose(operation: &Operation<'_>, target: TargetId) -> Option<&'static Ke
     KERNELS.iter().chain(REFERENCES).find(|k| k.runs_on(target) && (k.applies)(operation))
 }
 
+/// The kernel that plans for any CPU compute `operation` with, whatever faster ones there are.
+pub fn plain(operation: &Operation<'_>) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|k| k.targets.is_empty() && (k.applies)(operation))
+}
+
 /// The reference that computes `operation`, whatever kernels there are.
 pub fn reference(operation: &Operation<'_>) -> Option<&'static Kernel> {
     REFERENCES.iter().find(|k| (k.applies)(operation))

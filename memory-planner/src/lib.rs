@@ -19,4 +19,4 @@ pub mod solve;
 
 pub use donate::Over;
 pub use error::{Blame, PlanError, Shortage, Unsupported};
-pub use plan::{Again, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan, plan_over};
+pub use plan::{Again, Choice, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan, plan_over};

@@ -11,7 +11,7 @@ use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
-use crate::plan::Options;
+use crate::plan::{Choice, Options};
 use crate::recompute::Fitted;
 
 /// What holds a value's bytes.
@@ -221,8 +221,8 @@ pub(crate) struct Lowering<'g> {
     target: TargetId,
     /// Inputs and outputs lie outside the arena.
     external: bool,
-    /// Whether references go before kernels.
-    references: bool,
+    /// Among which kernels to choose.
+    choice: Choice,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -248,7 +248,7 @@ impl<'g> Lowering<'g> {
             graph,
             target: options.target,
             external: options.external,
-            references: options.references,
+            choice: options.choice,
             pool: Pool::default(),
             states: states.collect(),
             unsupported: Vec::new(),
@@ -353,8 +353,12 @@ impl<'g> Lowering<'g> {
         };
         let inputs: Vec<Operand<'_>> = node.inputs.iter().map(|&id| operand(id)).collect();
         let operation = Operation { op: node.op, inputs: &inputs, output: operand(node.output) };
-        let reference = if self.references { table::reference(&operation) } else { None };
-        let Some(kernel) = reference.or_else(|| table::choose(&operation, self.target)) else {
+        let preferred = match self.choice {
+            Choice::All => None,
+            Choice::Plain => table::plain(&operation),
+            Choice::References => table::reference(&operation),
+        };
+        let Some(kernel) = preferred.or_else(|| table::choose(&operation, self.target)) else {
             let shapes = |o: &Operand<'_>| format!("{} {:?}", o.ty.dtype.name(), o.ty.shape);
             let list: Vec<String> = inputs.iter().map(shapes).collect();
             self.unsupported.push(Unsupported {

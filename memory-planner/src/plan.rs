@@ -15,6 +15,18 @@ use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
 use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
 
+/// Among which kernels a plan chooses. Fewer than all help to look for a wrong kernel, or for a slow one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Choice {
+    /// All that run on the target.
+    #[default]
+    All,
+    /// Those that run on every CPU.
+    Plain,
+    /// None where the operator has a reference: that is run instead.
+    References,
+}
+
 /// How to plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -27,9 +39,8 @@ pub struct Options {
     /// Whether inputs and outputs lie outside the arena, in memory that a host's executor binds at each run.
     /// Such a plan does not run on a device.
     pub external: bool,
-    /// Whether operators run their references even where a kernel applies. Turning it on helps to look for a
-    /// wrong kernel.
-    pub references: bool,
+    /// Among which kernels to choose.
+    pub choice: Choice,
     /// Bytes that state and an entry's arena may take together. Where they take more, values are computed again in
     /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
     pub ram: Option<u64>,
@@ -38,7 +49,7 @@ pub struct Options {
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false, references: false, ram: None }
+        Options { target, budget: Budget::default(), overlap: true, external: false, choice: Choice::All, ram: None }
     }
 }
 

@@ -22,7 +22,7 @@ use kiln_planner::{Options, Planned, PlannedEntry, plan};
 use fit::{Sample, fit};
 
 /// The emulated boards that are counted on: one of each CPU family.
-fn boards() -> Result<Vec<Board>> {
+pub(crate) fn boards() -> Result<Vec<Board>> {
     let names = ["mps2-an385", "mps2-an386", "mps2-an505", "mps3-an547", "qemu-riscv32", "qemu-aarch64"];
     let mut boards = vec![armv6m()?];
     for name in names {

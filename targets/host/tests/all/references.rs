@@ -11,7 +11,7 @@ use kiln_ops::{
 };
 use kiln_planner::graph::{Graph, Quant, ValueId};
 use kiln_planner::reference::Evaluator;
-use kiln_planner::{Options, Planned, plan};
+use kiln_planner::{Choice, Options, Planned, plan};
 use kiln_target_host::Runner;
 
 use crate::support::{Random, graph, input, options, ty};
@@ -123,7 +123,7 @@ fn same(graph: &Graph, planned: &Planned, random: &mut Random) {
 fn every_operator_runs_through_its_reference() {
     let mut seen = BTreeSet::new();
     for graph in graphs() {
-        let planned = plan(&graph, &Options { references: true, ..options(true) }).unwrap();
+        let planned = plan(&graph, &Options { choice: Choice::References, ..options(true) }).unwrap();
         for step in &planned.entries[0].steps {
             assert_eq!(step.kernel.name, format!("reference: {}", step.op.name()));
             assert_eq!(step.kernel.number, 0x8000 + step.op.code());
