@@ -49,7 +49,10 @@ impl<F: FnMut(&Done<'_>)> Hook for F {
 }
 
 /// A plan, the kernels it needs and the memory it works in, checked against each other.
-pub struct Session<'m> {
+///
+/// `OPERANDS` is how many operands a step of the plan has at most. A run keeps room for so many on its stack, 8 bytes each on a
+/// 32-bit CPU; generated code states what its plan has.
+pub struct Session<'m, const OPERANDS: usize = MAX_OPERANDS> {
     plan: Plan<'m>,
     rows: &'m [Row],
     banks: [(*mut u8, usize); MAX_BANKS],
@@ -59,11 +62,18 @@ pub struct Session<'m> {
 
 // SAFETY: the pointers in `banks` come from `&mut [u8]` borrowed for 'm, which are Send; nothing
 // else in a session is bound to a thread.
-unsafe impl Send for Session<'_> {}
+unsafe impl<const OPERANDS: usize> Send for Session<'_, OPERANDS> {}
 
 impl<'m> Session<'m> {
     /// Checks every step of `plan` against `rows` and `memory`, and [resets](Session::reset) the state.
     pub fn new(plan: Plan<'m>, rows: &'m [Row], memory: impl Into<Memory<'m>>) -> Result<Session<'m>, Error> {
+        Session::bounded(plan, rows, memory)
+    }
+}
+
+impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
+    /// [`Session::new`] for plans whose steps have at most `OPERANDS` operands; others are [`Error::StepTable`].
+    pub fn bounded(plan: Plan<'m>, rows: &'m [Row], memory: impl Into<Memory<'m>>) -> Result<Self, Error> {
         let memory = memory.into();
         let mut session = Session { plan, rows, banks: memory.banks, extents: [0; MAX_EXTENTS], memory: PhantomData };
         session.check_banks(memory.count)?;
@@ -125,11 +135,11 @@ impl<'m> Session<'m> {
                 return Err(broken);
             }
         }
-        if operands.len() > MAX_OPERANDS {
+        if operands.len() > OPERANDS {
             return Err(broken);
         }
         let inputs = step.inputs as usize;
-        let mut windows = [Window::EMPTY; MAX_OPERANDS];
+        let mut windows = [Window::EMPTY; OPERANDS];
         for (number, (to, operand)) in windows.iter_mut().zip(operands).enumerate() {
             let bad = Error::Operand(index, number as u8);
             let reads_only = number < inputs;
@@ -270,22 +280,31 @@ impl<'m> Session<'m> {
         let own = self.plan.steps().get(first..first.saturating_add(entry.steps.len()));
         let Some(steps) = own.filter(|own| core::ptr::eq(own.as_ptr(), entry.steps.as_ptr())) else { return };
         for (offset, step) in steps.iter().enumerate() {
-            let Some(row) = self.row(step.row) else { continue };
-            let Some(operands) = self.plan.step_operands(step) else { continue };
-            let Some(parameters) = self.plan.parameters(step) else { continue };
-            let mut windows = [Window::EMPTY; MAX_OPERANDS];
-            for (to, operand) in windows.iter_mut().zip(operands) {
-                *to = self.resolve(operand);
-            }
-            let Some(call) = call(step, &windows, parameters, self.row_end(step)) else { continue };
+            let mut windows = [Window::EMPTY; OPERANDS];
+            // By reference: moved, the call would take its stack twice.
+            let Some((row, call)) = &self.call(step, &mut windows) else { continue };
             // SAFETY: `check_step` ran this row's check on the same windows and parameters with a
             // row range that includes this one; the host proved the overlaps, and if it did not,
             // windows still lie inside the banks.
-            unsafe { row.run(&call) };
+            unsafe { row.run(call) };
             let outputs = windows.get(step.inputs as usize..step.inputs as usize + step.outputs as usize);
             let index = entry.first_step.wrapping_add(offset as u32);
             hook.after(&Done { index, step, outputs: outputs.unwrap_or(&[]) });
         }
+    }
+
+    /// What a step calls. Its own function, so that a kernel finds none of this on the stack.
+    #[inline(never)]
+    fn call<'w>(&self, step: &StepRecord, windows: &'w mut [Window; OPERANDS]) -> Option<(&'m Row, Call<'w>)>
+    where
+        'm: 'w,
+    {
+        let row = self.row(step.row)?;
+        for (to, operand) in windows.iter_mut().zip(self.plan.step_operands(step)?) {
+            *to = self.resolve(operand);
+        }
+        let parameters = self.plan.parameters(step)?;
+        Some((row, call(step, windows, parameters, self.row_end(step))?))
     }
 
     /// `row_end` as the step's extent scales it.
@@ -307,7 +326,7 @@ impl<'m> Session<'m> {
 #[inline]
 fn call<'a>(
     step: &StepRecord,
-    windows: &'a [Window; MAX_OPERANDS],
+    windows: &'a [Window],
     parameters: &'a [u8],
     row_end: u32,
 ) -> Option<Call<'a>> {

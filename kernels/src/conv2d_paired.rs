@@ -51,17 +51,37 @@ unsafe fn run(call: &Call<'_>) {
         // SAFETY: `check` proved that scratch holds the widened windows, that taps inside the image are inside its window,
         // that weights and constants are there for every pair of channels, and the alignment of all three.
         unsafe {
-            let gathered = walk.gather_inside(scratch.cast(), &mut tile.outputs);
-            if !gathered {
+            let tiles = walk.tiles_inside();
+            for _ in 0..tiles {
+                walk.gather_inside(&mut tile);
+                products(&mut tile, call, p);
+            }
+            if tiles > 0 {
+                walk.settle(tiles);
+            } else {
                 walk.gather_edges(scratch.cast(), groups, &mut tile.outputs);
+                products(&mut tile, call, p);
             }
-            let outputs = tile.outputs;
-            run_tile(&mut tile);
-            tile.rewind(call.input(2).ptr, pairs);
-            if p.epilogue.low > -128 || p.epilogue.high < 127 {
-                // Some may be the same: to clamp twice changes nothing.
-                outputs.iter().for_each(|&output| clamp(output, pairs << 1, p));
-            }
+        }
+    }
+}
+
+/// Writes the outputs of a tile.
+///
+/// # Safety
+///
+/// That of [`run_tile`].
+#[inline(never)]
+unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
+    let pairs = tile.pairs;
+    // SAFETY: the caller's promise.
+    unsafe {
+        run_tile(tile);
+        tile.rewind(call.input(2).ptr, pairs);
+        if p.epilogue.low > -128 || p.epilogue.high < 127 {
+            // Some may be the same: to clamp twice changes nothing.
+            let back = pairs << 1;
+            tile.outputs.iter().for_each(|&end| clamp(end.wrapping_sub(back), back, p));
         }
     }
 }
@@ -94,8 +114,22 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    #[inline(never)]
+    /// At the first pixel.
+    #[inline(always)]
     fn new(call: &'a Call<'a>, p: &'a Conv2dParameters) -> Walk<'a> {
+        let (source, output) = (core::ptr::null(), core::ptr::null_mut());
+        let (inside, columns, steps) = ((0, 0), (0, 0), (0, 0));
+        let (left, width, row, x, runs, each, colours) = (0, 0, 0, 0, 0, 0, false);
+        let mut walk =
+            Walk { call, p, left, width, inside, columns, row, x, source, output, steps, runs, each, colours };
+        walk.begin();
+        walk
+    }
+
+    /// Goes to the first pixel. Written in place: returned, it would be copied.
+    #[inline(never)]
+    fn begin(&mut self) {
+        let (call, p) = (self.call, self.p);
         let s = &p.spatial;
         let [stride_down, stride] = s.strides;
         let rows = call.rows.end.saturating_sub(call.rows.begin);
@@ -126,29 +160,16 @@ impl<'a> Walk<'a> {
         // Windows that are not gathered as they lie are nowhere inside.
         let (first, end) = if each > 0 || colours { (first, end) } else { (0, 0) };
         let width = if flat { left as u32 } else { s.output.width };
-        let mut walk = Walk {
-            call,
-            p,
-            left,
-            width,
-            inside: (0, 0),
-            columns: if flat { (0, width) } else { (first, end) },
-            row: 0,
-            x: 0,
-            source: core::ptr::null(),
-            output: core::ptr::null_mut(),
-            steps: if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) },
-            runs,
-            each,
-            colours,
-        };
+        (self.left, self.width) = (left, width);
+        self.columns = if flat { (0, width) } else { (first, end) };
+        self.steps = if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) };
+        (self.runs, self.each, self.colours) = (runs, each, colours);
         if left > 0 {
-            walk.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
+            self.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
             if flat && !up {
-                walk.x = width.wrapping_sub(1);
+                self.x = width.wrapping_sub(1);
             }
         }
-        walk
     }
 
     /// Goes to the first pixel of a row, or to the last.
@@ -169,12 +190,18 @@ impl<'a> Walk<'a> {
         (self.row, self.x) = (row, x);
     }
 
-    /// Goes on by `n` pixels, at most to the row's end or, from there, to the next row.
+    /// Goes on by a pixel.
     #[inline(always)]
-    fn go_on(&mut self, n: u32) {
-        self.left = self.left.wrapping_sub(n as usize);
-        self.source = self.source.wrapping_offset(self.steps.0.wrapping_mul(n as isize));
-        self.output = self.output.wrapping_offset(self.steps.1.wrapping_mul(n as isize));
+    fn go_on(&mut self) {
+        self.left = self.left.wrapping_sub(1);
+        self.source = self.source.wrapping_offset(self.steps.0);
+        self.output = self.output.wrapping_offset(self.steps.1);
+        self.arrive(1);
+    }
+
+    /// Is `n` pixels further, at most at the row's end, and from there at the next row.
+    #[inline(always)]
+    fn arrive(&mut self, n: u32) {
         if self.call.direction == Direction::Up {
             self.x = self.x.wrapping_add(n);
             if self.x == self.width {
@@ -187,59 +214,69 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the next three pixels are of one row, with windows inside the image that are gathered as they lie.
+    /// How many times the next three pixels are of one row, with windows inside the image that are gathered as they lie.
     #[inline(always)]
-    fn three_inside(&self) -> bool {
-        const MORE: u32 = POSITIONS as u32 - 1;
-        let (first, last) = match self.call.direction {
-            Direction::Up => (self.x, self.x.wrapping_add(MORE)),
-            Direction::Down => (self.x.wrapping_sub(MORE), self.x),
+    fn tiles_inside(&self) -> u32 {
+        let (from, end) = self.inside;
+        if self.x < from || self.x >= end {
+            return 0;
+        }
+        let pixels = match self.call.direction {
+            Direction::Up => end.wrapping_sub(self.x),
+            Direction::Down => self.x.wrapping_sub(from).wrapping_add(1),
         };
-        first >= self.inside.0 && last < self.inside.1 && first <= last && self.left > MORE as usize
+        // A division by 3: `left` is smaller than 2^31.
+        ((pixels as usize).min(self.left) / POSITIONS) as u32
     }
 
-    /// Widens the windows of the next three pixels and says where their outputs go, if all of them are inside the image
-    /// and their lines come in words. Goes past them then.
+    /// Goes past so many tiles that were gathered: pointers have moved already.
+    #[inline(never)]
+    fn settle(&mut self, tiles: u32) {
+        let n = tiles.wrapping_mul(POSITIONS as u32);
+        self.left = self.left.wrapping_sub(n as usize);
+        self.arrive(n);
+    }
+
+    /// Widens the windows of the next three pixels, which are inside the image, says where their outputs go, and moves
+    /// to the next.
     ///
     /// # Safety
     ///
-    /// Taps inside the image can be read, and `to` has [`GROUP`] bytes for each group of a window, aligned to 4 bytes.
+    /// The windows can be read, and `tile.x` has [`GROUP`] bytes for each group of a window, aligned to 4 bytes.
     #[inline(never)]
-    unsafe fn gather_inside(&mut self, to: *mut i32, outputs: &mut [*mut u8; POSITIONS]) -> bool {
+    unsafe fn gather_inside(&mut self, tile: &mut Tile) {
         let p = self.p;
-        if !self.three_inside() {
-            return false;
-        }
-        let (mut source, mut output) = (self.source, self.output);
-        let mut lines = [source; POSITIONS];
-        for (line, to) in lines.iter_mut().zip(outputs) {
-            (*line, *to) = (source, output);
-            source = source.wrapping_offset(self.steps.0);
-            output = output.wrapping_offset(self.steps.1);
-        }
-        self.go_on(POSITIONS as u32);
+        let (across, step) = self.steps;
+        let (source, first) = (self.source, self.output);
+        let second = first.wrapping_offset(step);
+        let third = second.wrapping_offset(step);
+        tile.outputs = [first, second, third];
+        let more = POSITIONS as isize;
+        (self.source, self.output) = (source.wrapping_offset(across.wrapping_mul(more)), third.wrapping_offset(step));
         let (down, right) = p.spatial.tap_steps();
+        let mut to = tile.x.cast_mut();
         // SAFETY: the windows are inside the image, so each run can be read; together they are the groups.
         unsafe {
             if self.colours {
-                for (position, &line) in lines.iter().enumerate() {
+                let mut line = source;
+                for position in 0..POSITIONS {
                     three_nines(line, down, to.wrapping_add(position));
+                    line = line.wrapping_offset(across);
                 }
-                return true;
+                return;
             }
             let each = self.each;
-            let mut to = to;
+            let mut line = source;
             for _ in 0..p.spatial.kernel[0] {
-                let mut x = lines;
+                let mut x = line;
                 for _ in 0..self.runs {
-                    widen(x, to, each);
-                    x.iter_mut().for_each(|x| *x = x.wrapping_add(right));
+                    widen(x, across, to, each);
+                    x = x.wrapping_add(right);
                     to = to.wrapping_add(each.wrapping_mul(GROUP / 4));
                 }
-                lines.iter_mut().for_each(|line| *line = line.wrapping_add(down));
+                line = line.wrapping_add(down);
             }
         }
-        true
     }
 
     /// The same wherever they are. If fewer than three are left, the last stands for those that are missing.
@@ -256,7 +293,7 @@ impl<'a> Walk<'a> {
             unsafe { fill(self, Interleaved { at: at.cast() }) };
             at = at.wrapping_add(1);
             if self.left > 1 {
-                self.go_on(1);
+                self.go_on();
             } else {
                 self.left = 0;
             }
@@ -485,15 +522,16 @@ pub(crate) mod host {
             return None;
         }
         while walk.left > 0 {
-            if walk.three_inside() {
-                walk.go_on(POSITIONS as u32);
-                inside += 1;
+            let tiles = walk.tiles_inside();
+            if tiles > 0 {
+                walk.settle(tiles);
+                inside += tiles;
                 continue;
             }
             others += 1;
             for _ in 0..POSITIONS {
                 if walk.left > 1 {
-                    walk.go_on(1);
+                    walk.go_on();
                 } else {
                     walk.left = 0;
                 }

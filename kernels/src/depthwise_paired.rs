@@ -122,7 +122,7 @@ unsafe fn run(call: &Call<'_>) {
 ///
 /// The rows lie inside the image, or are padding; scratch has room for the columns that the stretch reads; there are constants for
 /// every channel; the outputs can be written.
-#[inline(never)]
+#[inline(always)]
 unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, outputs: u32, output: *mut u8) {
     let s = &p.spatial;
     let stride = s.strides[1];

@@ -74,7 +74,7 @@ impl Tile {
     }
 }
 
-/// Computes a tile's outputs.
+/// Computes a tile's outputs, and leaves their pointers behind them.
 ///
 /// # Safety
 ///
@@ -110,6 +110,7 @@ pub(crate) unsafe fn run(tile: &mut Tile) {
             }
         }
     }
+    tile.outputs = tile.outputs.map(|output| output.wrapping_add(tile.pairs.wrapping_mul(2)));
 }
 
 /// As above: 17 instructions for the 24 products of a group.
@@ -120,15 +121,16 @@ pub(crate) unsafe fn run(tile: &mut Tile) {
     unsafe { assembly::tile(tile) }
 }
 
-/// Widens `groups` groups of four bytes of each of three positions.
+/// Widens `groups` groups of four bytes of each of three positions, which lie `step` bytes apart.
 ///
 /// # Safety
 ///
-/// Each source has four readable bytes a group and the target [`GROUP`] writable ones, aligned to 4 bytes; `groups` is not 0.
+/// Each position has four readable bytes a group and the target [`GROUP`] writable ones, aligned to 4 bytes; `groups` is not 0.
 #[cfg(not(kiln_dsp))]
-pub(crate) unsafe fn widen(sources: [*const u8; POSITIONS], to: *mut i32, groups: usize) {
-    for group in 0..groups {
-        for (position, source) in sources.iter().enumerate() {
+pub(crate) unsafe fn widen(first: *const u8, step: isize, to: *mut i32, groups: usize) {
+    let mut source = first;
+    for position in 0..POSITIONS {
+        for group in 0..groups {
             let to = to.wrapping_add(group.wrapping_mul(GROUP / 4).wrapping_add(position));
             // SAFETY: a group of four bytes, and its two words, as the caller promises.
             unsafe {
@@ -137,16 +139,16 @@ pub(crate) unsafe fn widen(sources: [*const u8; POSITIONS], to: *mut i32, groups
                 to.wrapping_add(POSITIONS).write(sxtb16_ror8(word));
             }
         }
+        source = source.wrapping_offset(step);
     }
 }
 
 /// As above.
 #[cfg(kiln_dsp)]
 #[inline(always)]
-pub(crate) unsafe fn widen(sources: [*const u8; POSITIONS], to: *mut i32, groups: usize) {
-    let [a, b, c] = sources;
+pub(crate) unsafe fn widen(first: *const u8, step: isize, to: *mut i32, groups: usize) {
     // SAFETY: the caller's promise.
-    unsafe { assembly::widen(a, b, c, to, groups) }
+    unsafe { assembly::widen(first, step, to, groups) }
 }
 
 /// Widens in place: the bytes of the positions, four of each in turn, fill the upper half of what they become.
@@ -335,32 +337,34 @@ mod assembly {
 
     /// 13 instructions for the 12 bytes of a group.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn widen(a: *const u8, b: *const u8, c: *const u8, to: *mut i32, groups: usize) {
+    pub(super) unsafe extern "C" fn widen(first: *const u8, step: isize, to: *mut i32, groups: usize) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
         unsafe {
             asm!(
                 extension!(),
-                "push {{r4, r5, r6, r7, r8, r9}}",
+                "push {{r4, r5, r6, r7, r8}}",
+                "add r12, r0, r1",
+                "add r1, r12, r1",
                 "1:",
                 "ldr r4, [r0], #4",
-                "ldr r5, [r1], #4",
-                "ldr r6, [r2], #4",
+                "ldr r5, [r12], #4",
+                "ldr r6, [r1], #4",
                 "sxtb16 r7, r4",
                 "sxtb16 r8, r5",
-                "sxtb16 r9, r6",
+                "sxtb16 lr, r6",
                 "sxtb16 r4, r4, ror #8",
                 "sxtb16 r5, r5, ror #8",
                 "sxtb16 r6, r6, ror #8",
-                "stm r3!, {{r7, r8, r9}}",
-                "stm r3!, {{r4, r5, r6}}",
-                "subs r12, r12, #1",
+                "stm r2!, {{r7, r8, lr}}",
+                "stm r2!, {{r4, r5, r6}}",
+                "subs r3, r3, #1",
                 "bne 1b",
-                "pop {{r4, r5, r6, r7, r8, r9}}",
-                inout("r0") a => _,
-                inout("r1") b => _,
-                inout("r2") c => _,
-                inout("r3") to => _,
-                inout("r12") groups => _,
+                "pop {{r4, r5, r6, r7, r8}}",
+                inout("r0") first => _,
+                inout("r1") step => _,
+                inout("r2") to => _,
+                inout("r3") groups => _,
+                out("r12") _,
                 out("lr") _,
             );
         }

@@ -159,7 +159,7 @@ fn push_step(
     solution: &Solution,
 ) -> Result<(), PlanError> {
     let step = &lowered.steps[index];
-    let operands = step.inputs.len() + 1 + step.scratch.len();
+    let operands = step.operands();
     if operands > MAX_OPERANDS {
         return Err(too_large("operands of one step", operands as u64, MAX_OPERANDS as u64));
     }

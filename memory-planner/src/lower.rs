@@ -70,6 +70,13 @@ pub(crate) struct Step {
     pub again: bool,
 }
 
+impl Step {
+    /// How many operands its record has.
+    pub(crate) fn operands(&self) -> usize {
+        self.inputs.len() + 1 + self.scratch.len()
+    }
+}
+
 /// A buffer that a step's output may overlap, and by how much it must trail it walking up or down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lag {

@@ -69,6 +69,8 @@ pub struct Planned {
     pub ram_bytes: u64,
     /// Every kernel the steps use, by number.
     pub kernels: Vec<&'static Kernel>,
+    /// How many operands a step has at most.
+    pub operands: usize,
     /// The plan records, as `kiln-core` loads them.
     pub bytes: Vec<u8>,
 }
@@ -306,6 +308,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         }
     }
     kernels.sort_by_key(|k| k.number);
+    let operands = lowered.iter().flat_map(|l| &l.steps).map(Step::operands).max().unwrap_or(0);
     let bytes = encode::encode(&encode::Input {
         graph,
         target: options.target,
@@ -326,6 +329,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         arena_bytes,
         ram_bytes,
         kernels,
+        operands,
         bytes,
     })
 }

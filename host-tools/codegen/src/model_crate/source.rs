@@ -142,6 +142,8 @@ impl ModelCrate<'_> {
              pub static ROWS: [Row; {count}] = {rows};\n\n\
              /// The CPU family the plan was made for.\n\
              pub const TARGET: TargetId = TargetId({target});\n\n\
+             /// How many operands a step has at most.\n\
+             pub const OPERANDS: usize = {operands};\n\n\
              /// Bytes of RAM a model works in: state, inputs, outputs and everything between.\n\
              pub const ARENA_BYTES: usize = {arena};\n\n\
              /// The names of the classes, where the model has them.\n\
@@ -157,6 +159,7 @@ impl ModelCrate<'_> {
             rows = text::array(&rows),
             count = planned.kernels.len(),
             target = planned.target.0,
+            operands = planned.operands,
             arena = planned.ram_bytes,
             label_count = self.graph.labels.len(),
         );
@@ -166,7 +169,7 @@ impl ModelCrate<'_> {
     fn model(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>], extents: &[String]) {
         let kept = || names.iter().filter(|n| n.method.is_some());
         out.push_str(
-            "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a>,\n",
+            "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a, OPERANDS>,\n",
         );
         for entry in kept() {
             let _ = writeln!(out, "    {}: Entry<'a>,", entry.field);
@@ -187,7 +190,7 @@ impl ModelCrate<'_> {
              /// Checks the plan (its checksum, its steps, the memory) and makes the model ready.\n    \
              pub fn new(arena: &'a mut Arena) -> Result<Model<'a>, Error> {\n        \
              let plan = Plan::load(&PLAN.0, TARGET)?;\n        \
-             let session = Session::new(plan, &ROWS, &mut arena.0[..])?;\n",
+             let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;\n",
         );
         for (index, entry) in names.iter().enumerate() {
             let used = ports.iter().any(|port| port.entry.1 == index && port.has_place());
@@ -224,7 +227,7 @@ impl ModelCrate<'_> {
             "    /// Back to the beginning: state as before the first run.\n    \
              pub fn reset(&mut self) {\n        self.session.reset();\n    }\n\n    \
              /// The session, for what this struct has no method for.\n    \
-             pub fn session(&self) -> &Session<'a> {\n        &self.session\n    }\n}\n",
+             pub fn session(&self) -> &Session<'a, OPERANDS> {\n        &self.session\n    }\n}\n",
         );
     }
 }
@@ -252,7 +255,7 @@ fn run_methods(out: &mut String, entry: &EntryNames, title: &str, outputs: &[&st
 const PLACE: &str = "
 /// Where a tensor lies in the arena; `entry` is the one it belongs to.
 fn place<T: FromBytes + IntoBytes, const N: usize>(
-    session: &Session<'_>,
+    session: &Session<'_, OPERANDS>,
     tensor: Option<&TensorRecord>,
     entry: u16,
 ) -> Result<NonNull<[T; N]>, Error> {
@@ -264,7 +267,7 @@ fn place<T: FromBytes + IntoBytes, const N: usize>(
 const PLACE_OR_CONSTANT: &str = "
 /// Where a tensor lies that is never written: it may be one of the plan's constants.
 fn place_or_constant<T: FromBytes + IntoBytes + Immutable + KnownLayout, const N: usize>(
-    session: &Session<'_>,
+    session: &Session<'_, OPERANDS>,
     tensor: Option<&TensorRecord>,
     entry: u16,
 ) -> Result<NonNull<[T; N]>, Error> {
