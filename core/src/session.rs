@@ -324,12 +324,7 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
 
 /// The call of a step over resolved windows.
 #[inline]
-fn call<'a>(
-    step: &StepRecord,
-    windows: &'a [Window],
-    parameters: &'a [u8],
-    row_end: u32,
-) -> Option<Call<'a>> {
+fn call<'a>(step: &StepRecord, windows: &'a [Window], parameters: &'a [u8], row_end: u32) -> Option<Call<'a>> {
     let (inputs, outputs, scratch) = (step.inputs as usize, step.outputs as usize, step.scratch as usize);
     let mut call = Call::new(
         windows.get(..inputs)?,
