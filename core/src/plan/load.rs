@@ -166,19 +166,25 @@ impl<'p> Plan<'p> {
         let record = self.entries.get(index)?;
         let steps = self.entry_steps(record)?;
         let (inputs, outputs) = self.entry_tensors(record)?;
-        Some(Entry { name: self.text(record.name), first_step: record.first_step, steps, inputs, outputs })
+        Some(Entry { name: record.name, first_step: record.first_step, steps, inputs, outputs })
     }
 
     /// The entry called `name`.
     pub fn entry_named(&self, name: &str) -> Option<Entry<'p>> {
-        (0..self.entry_count()).filter_map(|i| self.entry(i)).find(|e| e.name == name)
+        // Byte by byte: the compiler's comparison of slices costs more code than it saves time.
+        let called = |entry: &EntryRecord| self.bytes_of(entry.name).iter().eq(name.as_bytes());
+        self.entry(self.entries.iter().position(called)?)
     }
 
     /// The text `text` refers to; empty when it lies outside the table or is not UTF-8.
     pub fn text(&self, text: Text) -> &'p str {
+        core::str::from_utf8(self.bytes_of(text)).unwrap_or("")
+    }
+
+    fn bytes_of(&self, text: Text) -> &'p [u8] {
         let first = text.offset as usize;
         let bytes = first.checked_add(text.len as usize).and_then(|end| self.strings.get(first..end));
-        core::str::from_utf8(bytes.unwrap_or(&[])).unwrap_or("")
+        bytes.unwrap_or(&[])
     }
 
     /// A step's parameters, if they lie inside the table and begin at a multiple of 4.
@@ -201,8 +207,8 @@ impl<'p> Plan<'p> {
 /// Something that can be run: a range of steps with its inputs and outputs.
 #[derive(Clone, Copy)]
 pub struct Entry<'p> {
-    /// Its name.
-    pub name: &'p str,
+    /// Its name: see [`Plan::text`], which firmware that asks for no names does without.
+    pub name: Text,
     /// The number in the plan of its first step.
     pub first_step: u32,
     /// Its steps in order.

@@ -23,7 +23,7 @@ fn a_plan_loads_and_gives_its_tables() {
     assert_eq!(plan.constants().as_ptr().addr() % ALIGN, 0);
     assert_eq!(plan.entry_count(), 1);
     let entry = plan.entry_named("infer").unwrap();
-    assert_eq!((entry.name, entry.first_step, entry.steps.len()), ("infer", 0, 1));
+    assert_eq!((plan.text(entry.name), entry.first_step, entry.steps.len()), ("infer", 0, 1));
     assert_eq!((entry.inputs, entry.outputs), (&draft.tensors[..1], &draft.tensors[1..]));
     assert!(plan.entry(1).is_none() && plan.entry_named("train_step").is_none());
     let outside = [Text { offset: 3, len: 3 }, Text { offset: u32::MAX, len: u32::MAX }];
@@ -191,7 +191,7 @@ fn names_that_are_no_text_are_empty() {
     seal(&mut bytes);
     let bytes = Aligned::new(&bytes, 0);
     let plan = Plan::load(bytes.as_ref(), TargetId::ARMV7EM).unwrap();
-    assert_eq!(plan.entry(0).unwrap().name, "");
+    assert_eq!(plan.text(plan.entry(0).unwrap().name), "");
     assert!(plan.entry_named("infer").is_none());
 }
 

@@ -37,7 +37,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, CliError> {
     output_files::check(&read.chain([("model", args.model.as_path())]).collect::<Vec<_>>(), &args.output)?;
     let inputs = read_inputs(&plan, &entry, args)?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let outputs = runner.run(entry.name, &inputs).map_err(failed)?;
+    let outputs = runner.run(plan.text(entry.name), &inputs).map_err(failed)?;
 
     if args.output.is_empty() {
         let mut text = String::new();
