@@ -14,16 +14,9 @@ use crate::{Error, TargetId, crc};
 /// [`Session::new`](crate::Session::new), which knows the rows and the memory.
 #[derive(Clone, Copy)]
 pub struct Plan<'p> {
+    // Only these: kept as slices, the tables would make a plan ten times as large, and every move of it a call of `memcpy`.
     header: &'p Header,
-    banks: &'p [BankRecord],
-    entries: &'p [EntryRecord],
-    steps: &'p [StepRecord],
-    operands: &'p [OperandRecord],
-    tensors: &'p [TensorRecord],
-    extents: &'p [ExtentRecord],
-    parameters: &'p [u8],
-    strings: &'p [u8],
-    constants: &'p [u8],
+    bytes: &'p [u8],
 }
 
 /// The records of a table, or the table's number.
@@ -67,33 +60,29 @@ impl<'p> Plan<'p> {
             return Err(Error::Crc(header.crc, computed));
         }
         let constants = usize::try_from(header.constants).ok().zip(usize::try_from(header.constants_len).ok());
-        let constants = constants
+        constants
             .filter(|(start, _)| start % ALIGN == 0)
             .and_then(|(start, len)| bytes.get(start..start.checked_add(len)?))
             .ok_or(Error::Table(8))?;
-        let parameters = records::<u8>(bytes, header.parameters, 6)?;
+        records::<BankRecord>(bytes, header.banks, 0)?;
+        records::<EntryRecord>(bytes, header.entries, 1)?;
+        records::<StepRecord>(bytes, header.steps, 2)?;
+        records::<OperandRecord>(bytes, header.operands, 3)?;
+        records::<TensorRecord>(bytes, header.tensors, 4)?;
+        records::<ExtentRecord>(bytes, header.extents, 5)?;
+        records::<u8>(bytes, header.parameters, 6)?;
+        records::<u8>(bytes, header.strings, 7)?;
         if header.parameters.offset % 4 != 0 {
             return Err(Error::Table(6));
         }
-        let plan = Plan {
-            header,
-            banks: records(bytes, header.banks, 0)?,
-            entries: records(bytes, header.entries, 1)?,
-            steps: records(bytes, header.steps, 2)?,
-            operands: records(bytes, header.operands, 3)?,
-            tensors: records(bytes, header.tensors, 4)?,
-            extents: records(bytes, header.extents, 5)?,
-            parameters,
-            strings: records(bytes, header.strings, 7)?,
-            constants,
-        };
+        let plan = Plan { header, bytes };
         plan.check_entries()?;
         Ok(plan)
     }
 
     /// Steps and tensors that entries name are there, and inputs can be written.
     fn check_entries(&self) -> Result<(), Error> {
-        for (index, entry) in self.entries.iter().enumerate() {
+        for (index, entry) in self.entries().iter().enumerate() {
             let bad = Error::Entry(index as u16);
             self.entry_steps(entry).ok_or(bad)?;
             let (inputs, _) = self.entry_tensors(entry).ok_or(bad)?;
@@ -106,14 +95,42 @@ impl<'p> Plan<'p> {
 
     fn entry_steps(&self, entry: &EntryRecord) -> Option<&'p [StepRecord]> {
         let first = entry.first_step as usize;
-        self.steps.get(first..first.checked_add(entry.steps as usize)?)
+        self.steps().get(first..first.checked_add(entry.steps as usize)?)
     }
 
     fn entry_tensors(&self, entry: &EntryRecord) -> Option<(&'p [TensorRecord], &'p [TensorRecord])> {
         let first = entry.first_tensor as usize;
         let middle = first.checked_add(entry.inputs as usize)?;
         let end = middle.checked_add(entry.outputs as usize)?;
-        Some((self.tensors.get(first..middle)?, self.tensors.get(middle..end)?))
+        Some((self.tensors().get(first..middle)?, self.tensors().get(middle..end)?))
+    }
+
+    /// One of the header's tables of such records.
+    ///
+    /// # Safety
+    ///
+    /// [`records`] found the table whole, and of this type, among the plan's bytes.
+    #[inline(always)]
+    unsafe fn table<T: FromBytes + Immutable + KnownLayout>(&self, table: Table) -> &'p [T] {
+        let first = self.bytes.as_ptr().wrapping_add(table.offset as usize).cast();
+        // SAFETY: `count` records lie inside the bytes, aligned, as the caller promises; records may have any bytes, and these
+        // are borrowed for 'p.
+        unsafe { core::slice::from_raw_parts(first, table.count as usize) }
+    }
+
+    fn strings(&self) -> &'p [u8] {
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.strings) }
+    }
+
+    fn all_parameters(&self) -> &'p [u8] {
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.parameters) }
+    }
+
+    fn entries(&self) -> &'p [EntryRecord] {
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.entries) }
     }
 
     /// The CPU family the plan was made for.
@@ -128,42 +145,48 @@ impl<'p> Plan<'p> {
 
     /// RAM banks.
     pub fn banks(&self) -> &'p [BankRecord] {
-        self.banks
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.banks) }
     }
 
     /// All steps of all entries.
     pub fn steps(&self) -> &'p [StepRecord] {
-        self.steps
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.steps) }
     }
 
     /// All operands of all steps.
     pub fn operands(&self) -> &'p [OperandRecord] {
-        self.operands
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.operands) }
     }
 
     /// Inputs and outputs of all entries.
     pub fn tensors(&self) -> &'p [TensorRecord] {
-        self.tensors
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.tensors) }
     }
 
     /// Dimensions that vary at run time.
     pub fn extents(&self) -> &'p [ExtentRecord] {
-        self.extents
+        // SAFETY: `load` checked it, and plans are made nowhere else.
+        unsafe { self.table(self.header.extents) }
     }
 
     /// The bytes that kernels read in place.
     pub fn constants(&self) -> &'p [u8] {
-        self.constants
+        let (start, len) = (self.header.constants as usize, self.header.constants_len as usize);
+        self.bytes.get(start..start.saturating_add(len)).unwrap_or(&[])
     }
 
     /// How many entries there are.
     pub fn entry_count(&self) -> usize {
-        self.entries.len()
+        self.entries().len()
     }
 
     /// Entry number `index`.
     pub fn entry(&self, index: usize) -> Option<Entry<'p>> {
-        let record = self.entries.get(index)?;
+        let record = self.entries().get(index)?;
         let steps = self.entry_steps(record)?;
         let (inputs, outputs) = self.entry_tensors(record)?;
         Some(Entry { name: record.name, first_step: record.first_step, steps, inputs, outputs })
@@ -172,18 +195,18 @@ impl<'p> Plan<'p> {
     /// The entry called `name`.
     pub fn entry_named(&self, name: &str) -> Option<Entry<'p>> {
         // Byte by byte: the compiler's comparison of slices costs more code than it saves time.
-        let called = |entry: &EntryRecord| self.bytes_of(entry.name).iter().eq(name.as_bytes());
-        self.entry(self.entries.iter().position(called)?)
+        let called = |entry: &EntryRecord| self.raw_text(entry.name).iter().eq(name.as_bytes());
+        self.entry(self.entries().iter().position(called)?)
     }
 
     /// The text `text` refers to; empty when it lies outside the table or is not UTF-8.
     pub fn text(&self, text: Text) -> &'p str {
-        core::str::from_utf8(self.bytes_of(text)).unwrap_or("")
+        core::str::from_utf8(self.raw_text(text)).unwrap_or("")
     }
 
-    fn bytes_of(&self, text: Text) -> &'p [u8] {
+    fn raw_text(&self, text: Text) -> &'p [u8] {
         let first = text.offset as usize;
-        let bytes = first.checked_add(text.len as usize).and_then(|end| self.strings.get(first..end));
+        let bytes = first.checked_add(text.len as usize).and_then(|end| self.strings().get(first..end));
         bytes.unwrap_or(&[])
     }
 
@@ -193,14 +216,14 @@ impl<'p> Plan<'p> {
         if !first.is_multiple_of(4) {
             return None;
         }
-        self.parameters.get(first..first.checked_add(step.parameters_len as usize)?)
+        self.all_parameters().get(first..first.checked_add(step.parameters_len as usize)?)
     }
 
     /// A step's operands, if they lie inside the table.
     pub fn step_operands(&self, step: &StepRecord) -> Option<&'p [OperandRecord]> {
         let first = step.first_operand as usize;
         let count = step.inputs as usize + step.outputs as usize + step.scratch as usize;
-        self.operands.get(first..first.checked_add(count)?)
+        self.operands().get(first..first.checked_add(count)?)
     }
 }
 

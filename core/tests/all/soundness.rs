@@ -1,6 +1,6 @@
 //! Records and entries that callers make up: safe code must get nowhere with them.
 
-use kiln_core::plan::{CONSTANTS, Entry, ExtentRecord, Place, StepRecord, TensorRecord};
+use kiln_core::plan::{CONSTANTS, Entry, ExtentRecord, Place, StepRecord, TensorRecord, Text};
 use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use kiln_core::{Call, Done, Plan, Row, Session};
 
@@ -73,7 +73,7 @@ fn an_entry_that_straddles_records_does_nothing() {
     let cut = <[StepRecord]>::ref_from_bytes(&bytes.as_ref()[at..at + SIZE]).unwrap();
     assert_eq!(cut, [evil]);
     for first_step in [0, 1, 2, u32::MAX] {
-        let entry = Entry { name: "", first_step, steps: cut, inputs: &[], outputs: &[] };
+        let entry = Entry { name: Text::default(), first_step, steps: cut, inputs: &[], outputs: &[] };
         session.run_with(&entry, &mut |_: &Done<'_>| panic!("a step that was never checked ran"));
     }
 }
@@ -89,8 +89,13 @@ fn an_entry_of_some_of_the_steps() {
     draft.operands.extend([operand(0, 16, 8), operand(0, 32, 8)]);
     draft.session(64, |session| {
         let plan = *session.plan();
-        let part =
-            |first_step: u32| Entry { name: "", first_step, steps: &plan.steps()[1..], inputs: &[], outputs: &[] };
+        let part = |first_step: u32| Entry {
+            name: Text::default(),
+            first_step,
+            steps: &plan.steps()[1..],
+            inputs: &[],
+            outputs: &[],
+        };
         assert_eq!(touched(session, |s| s.run(&part(1))), 8);
         assert_eq!(touched(session, |s| s.run(&part(0))), 0);
         assert_eq!(touched(session, |s| s.run(&part(2))), 0);

@@ -1,9 +1,9 @@
 //! What `Session::new` refuses of steps, with which numbers.
 
 use kiln_core::plan::{BankRecord, Place, StepKind};
-use kiln_core::{Error, MAX_OPERANDS};
+use kiln_core::{Error, MAX_OPERANDS, Plan, Session};
 
-use crate::support::{Draft, FAR, IN_CONSTANTS, NEXT, STRIDE, WIDE, operand};
+use crate::support::{Aligned, Draft, FAR, IN_CONSTANTS, NEXT, ROWS, STRIDE, WIDE, operand};
 
 fn changed(change: impl FnOnce(&mut Draft)) -> Option<Error> {
     let mut draft = Draft::default();
@@ -195,4 +195,28 @@ fn windows_without_bytes_lie_nowhere() {
         session.run(&entry);
     });
     assert_eq!(Place::new(0, 1 << 56), None);
+}
+
+#[test]
+fn a_session_takes_no_step_with_more_operands_than_it_has_room_for() {
+    let draft = Draft::default();
+    let operands = draft.steps.iter().map(|s| usize::from(s.inputs) + usize::from(s.outputs) + usize::from(s.scratch));
+    assert_eq!(operands.max(), Some(2));
+    let bytes = Aligned::new(&draft.bytes(), 0);
+    let plan = Plan::load(bytes.as_ref(), draft.target).unwrap();
+    let mut memory = Aligned::zeroed(64);
+    assert_eq!(Session::<1>::bounded(plan, ROWS, memory.as_mut()).err(), Some(Error::StepTable(0)));
+    let run = |session: &mut Session<'_, 2>| {
+        let entry = session.plan().entry(0).unwrap();
+        session.bytes_mut(&entry.inputs[0]).fill(5);
+        session.run(&entry);
+        session.bytes(&entry.outputs[0]).to_vec()
+    };
+    let narrow = run(&mut Session::bounded(plan, ROWS, memory.as_mut()).unwrap());
+    draft.session(64, |wide| {
+        let entry = wide.plan().entry(0).unwrap();
+        wide.bytes_mut(&entry.inputs[0]).fill(5);
+        wide.run(&entry);
+        assert_eq!(wide.bytes(&entry.outputs[0]), narrow);
+    });
 }

@@ -72,7 +72,10 @@ impl Executor {
         let loaded = Plan::load_any_target(plan.as_slice())?;
         let found = loaded.entry_named(entry).ok_or_else(|| RunError::Entry {
             wanted: entry.into(),
-            have: (0..loaded.entry_count()).filter_map(|i| Some(loaded.text(loaded.entry(i)?.name))).collect::<Vec<_>>().join(", "),
+            have: (0..loaded.entry_count())
+                .filter_map(|i| Some(loaded.text(loaded.entry(i)?.name)))
+                .collect::<Vec<_>>()
+                .join(", "),
         })?;
         let externals: Vec<u64> = found.inputs.iter().chain(found.outputs).map(|t| t.bytes).collect();
         let need = loaded.banks().first().map_or(0, |b| b.bytes);

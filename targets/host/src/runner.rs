@@ -177,7 +177,8 @@ impl Runner {
     fn entry(&self, name: &str) -> Result<kiln_core::plan::Entry<'static>, RunError> {
         let plan = *self.session.plan();
         plan.entry_named(name).ok_or_else(|| {
-            let names: Vec<&str> = (0..plan.entry_count()).filter_map(|i| Some(plan.text(plan.entry(i)?.name))).collect();
+            let names: Vec<&str> =
+                (0..plan.entry_count()).filter_map(|i| Some(plan.text(plan.entry(i)?.name))).collect();
             RunError::Entry { wanted: name.into(), have: names.join(", ") }
         })
     }

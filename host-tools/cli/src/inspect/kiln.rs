@@ -55,7 +55,11 @@ fn show_plan(target: TargetId, plan: &Plan<'_>, style: Style) -> String {
     );
     for entry in (0..plan.entry_count()).filter_map(|i| plan.entry(i)) {
         let steps = counted(entry.steps.len(), "step");
-        text.push_str(&format!("\nEntry '{}', {steps}\n{}", brief(plan.text(entry.name)), interface(plan, &entry, style)));
+        text.push_str(&format!(
+            "\nEntry '{}', {steps}\n{}",
+            brief(plan.text(entry.name)),
+            interface(plan, &entry, style)
+        ));
     }
     text.push_str(&format!("\nKernels\n{}", kernels(plan)));
     text

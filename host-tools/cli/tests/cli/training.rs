@@ -16,7 +16,7 @@ use kiln_ops::{
 };
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::kiln_file::{About, KilnFile};
-use kiln_planner::{Options, plan};
+use kiln_planner::{Choice, Options, plan};
 use kiln_target_host::Runner;
 
 use crate::support::{arg, kiln_fine};
@@ -136,12 +136,12 @@ fn inference(m: &mut Maker) {
 }
 
 /// Builds firmware, which must hold nothing that panics, and demands this computer's bytes of it.
-fn runs_on_a_board(graph: &Graph, references: bool) {
+fn runs_on_a_board(graph: &Graph, choice: Choice) {
     let board = Board::builtin(BOARD).unwrap();
     if !can_emulate(&board) {
         return;
     }
-    let planned = plan(graph, &Options { references, ..Options::for_target(target_of(&board)) }).unwrap();
+    let planned = plan(graph, &Options { choice, ..Options::for_target(target_of(&board)) }).unwrap();
     let root = kiln_codegen::sources::root().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let build = kiln_codegen::sources::firmware_build(&root);
@@ -150,7 +150,7 @@ fn runs_on_a_board(graph: &Graph, references: bool) {
     let path = deployment.build(Mode::Replay).unwrap();
     let elf = Elf::read(&path).unwrap();
     assert_eq!(elf.forbidden(), []);
-    println!("{}, references {references}: {} bytes of code", graph.name, elf.kiln_code_bytes());
+    println!("{}, {choice:?} kernels: {} bytes of code", graph.name, elf.kiln_code_bytes());
 
     let mut number = 0u32;
     let mut next = || {
@@ -183,15 +183,15 @@ fn reports_name_references() {
 
 #[test]
 fn references_run_on_a_board() {
-    runs_on_a_board(&double().graph, false);
+    runs_on_a_board(&double().graph, Choice::All);
     let mut all = training();
     inference(&mut all);
-    runs_on_a_board(&all.graph, true);
+    runs_on_a_board(&all.graph, Choice::References);
 }
 
 #[test]
 fn training_rows_run_on_a_board() {
-    runs_on_a_board(&training().graph, false);
+    runs_on_a_board(&training().graph, Choice::All);
 }
 
 /// Values made one after the other, and read in the reverse order: like activations of a training step.
