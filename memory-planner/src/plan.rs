@@ -12,6 +12,7 @@ use crate::encode;
 use crate::error::{Blame, PlanError, Shortage};
 use crate::graph::{Graph, ValueId};
 use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
+use crate::patches;
 use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
 
@@ -247,10 +248,15 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
     let (mut solved, mut again) = (Vec::new(), Vec::new());
     for (entry, named) in lowered.iter_mut().zip(&graph.entries) {
         let problem = problem(entry, options.overlap);
-        let mut solution = solve::solve(&problem, &bounded(&options.budget, &problem))?;
+        let budget = bounded(&options.budget, &problem);
+        let mut solution = match entry.groups.is_empty() {
+            true => solve::solve(&problem, &budget)?,
+            false => patches::solve(entry, &problem, options.overlap, &budget)?,
+        };
         let unaided = solution.arena;
         let limit = options.ram.map(|ram| (ram, ram.saturating_sub(places.arena_base)));
-        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
+        // A graph in patches was made to fit already; its problem is not one of single steps.
+        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit && entry.groups.is_empty()) {
             let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
             match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
                 Ok(fitted) => {
@@ -475,7 +481,7 @@ fn report_tensors(
     constants: &[crate::lower::Constant],
 ) -> Vec<PlannedTensor> {
     let mut tensors = Vec::new();
-    for (index, buffer) in entry.buffers.iter().enumerate() {
+    for (index, buffer) in entry.buffers.iter().enumerate().filter(|(_, buffer)| buffer.part.is_none()) {
         let live = solution.live[index];
         tensors.push(PlannedTensor {
             name: buffer.name.clone(),

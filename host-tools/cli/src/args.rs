@@ -58,8 +58,8 @@ pub struct PlanArgs {
     /// Draw the memory map as SVG into this file too; not with `--board all`
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Plan for this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024);
-    /// values are computed again rather than kept where that helps
+    /// Plan for this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024); where that is
+    /// too few, the first operators run in patches, or values are computed again rather than kept
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
 }
@@ -100,6 +100,9 @@ pub struct ProfileArgs {
     /// Compare with what --json printed before; exit 1 when instructions, code, stack or RAM grew
     #[arg(long, value_name = "OLD.json")]
     pub compare: Option<PathBuf>,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
 }
 
 /// Arguments of `kiln verify`.
@@ -110,6 +113,9 @@ pub struct VerifyArgs {
     /// Run on this board or its emulator rather than on this computer
     #[arg(long, value_name = "BOARD")]
     pub board: Option<String>,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
 }
 
 /// Arguments of `kiln flash`.
@@ -127,6 +133,9 @@ pub struct FlashArgs {
     /// Build and check the firmware, and stop there; for a real board, print how it is flashed
     #[arg(long)]
     pub dry_run: bool,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
 }
 
 /// Arguments of `kiln compile`.
@@ -149,6 +158,9 @@ pub struct CompileArgs {
     /// Leave the graph out of the .kiln file: smaller, but it can't be planned for another board
     #[arg(long)]
     pub no_graph: bool,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
 }
 
 /// Arguments of `kiln quantize`.

@@ -18,7 +18,7 @@ type Written = (PathBuf, Vec<u8>);
 /// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let mut model = Fitted::read(&args.model, &board)?;
+    let mut model = Fitted::read(&args.model, &board, args.ram)?;
     if let Some(name) = &args.name {
         model.rename(name)?;
     }

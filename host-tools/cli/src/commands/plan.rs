@@ -1,16 +1,15 @@
 //! `kiln plan`.
 
 use kiln_boards::Board;
-use kiln_build::ModelError;
 use kiln_codegen::{target_of, whole_file};
 use kiln_core::TargetId;
 use kiln_passes::Cleaned;
-use kiln_planner::{Options, PlanError, Planned};
+use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
-use crate::model::ModelFile;
-use crate::report::json::{AllBoards, FORMAT, PlanReport, to_text};
+use crate::model::{ModelFile, Placed};
+use crate::report::json::{AllBoards, FORMAT, Patches, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
 use crate::{CliError, Outcome};
@@ -48,7 +47,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     Err(CliError::Failed(format!("{}: the model fits none of the boards", file.path.display())))
 }
 
-/// A report for each board; the plan is the same for boards of one CPU family.
+/// A report for each board; the plan is the same for boards of one CPU family, unless RAM is short.
 fn reports(
     file: &ModelFile,
     cleaned: &Cleaned,
@@ -64,32 +63,20 @@ fn reports(
         }
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
-            let report = report(&file.name, planned, cleaned.removed, board, ram)?;
-            reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
-                Some(limit) => within(file, cleaned, board, limit, report)?,
-                None => report,
+            let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
+            reports.push(match plain.ram.limit.filter(|&limit| ram.is_some() && plain.ram.total > limit) {
+                Some(limit) => {
+                    let placed = Placed::within(file, cleaned.graph.clone(), board, Some(limit))?;
+                    let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
+                    report.ram.least = placed.least;
+                    report.patches = placed.patches.map(Patches::from);
+                    report
+                }
+                None => plain,
             });
         }
     }
     Ok(reports)
-}
-
-/// The report on a plan that computes values again to fit `limit`; `plain`, which does not, where that is not enough.
-fn within(
-    file: &ModelFile,
-    cleaned: &Cleaned,
-    board: &Board,
-    limit: u64,
-    mut plain: PlanReport,
-) -> Result<PlanReport, CliError> {
-    match file.plan(&cleaned.graph, &Options { ram: Some(limit), ..Options::for_target(target_of(board)) }) {
-        Ok(planned) => report(&file.name, &planned, cleaned.removed, board, Some(limit)),
-        Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
-            plain.ram.least = Some(shortage.least).filter(|&least| least < plain.ram.total);
-            Ok(plain)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Whether some board fits whose memory is known: without `--ram`, everything fits the host.

@@ -33,7 +33,7 @@ pub fn run(args: &ProfileArgs) -> Result<Outcome, CliError> {
     }
     // Before anything is built.
     let old = args.compare.as_deref().map(ProfileReport::read).transpose()?;
-    let Fitted { file, graph, planned } = Fitted::read(&args.model, &board)?;
+    let Fitted { file, graph, planned } = Fitted::read(&args.model, &board, args.ram)?;
     let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());
     let entry = planned.main_entry().ok_or_else(|| failed(&"the model has nothing to run"))?;
     let comparable = old.as_ref().map(|old| old.same_kind(&file.name, &board.name));

@@ -21,7 +21,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
         )));
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
-    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board)?;
+    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board, args.ram)?;
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root()? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;

@@ -90,6 +90,7 @@ pub fn report(
         peak: (!entry.steps.is_empty()).then(|| peak(entry, &names)),
         short: Vec::new(),
         again: planned.entries.iter().filter_map(again).collect(),
+        patches: None,
         steps: steps.collect(),
         tensors: tensors.collect(),
     };

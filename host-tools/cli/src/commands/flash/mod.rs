@@ -32,7 +32,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let Some(model) = &args.model else {
         return real::own(&board, args);
     };
-    let Fitted { graph, planned, .. } = Fitted::read(model, &board)?;
+    let Fitted { graph, planned, .. } = Fitted::read(model, &board, args.ram)?;
     if board.run.place() == Place::Real && board.firmware.is_none() {
         return Err(real::no_firmware(&board, model, args));
     }
