@@ -120,7 +120,7 @@ impl Uses<'_> {
 /// Where a slice of int8 begins that lies in one piece, in bytes.
 fn whole_rows(slice: &Slice, shape: &Shape) -> Option<u64> {
     let rank = shape.rank();
-    let cut = (0..rank).find(|&axis| slice.size.dim(axis) != shape.dim(axis))?;
+    let Some(cut) = (0..rank).find(|&axis| slice.size.dim(axis) != shape.dim(axis)) else { return Some(0) };
     let before = (0..cut).all(|axis| shape.dim(axis) == 1);
     let after = (cut + 1..rank).all(|axis| slice.size.dim(axis) == shape.dim(axis));
     let dense = slice.step.get(cut) == Some(&1);
