@@ -33,7 +33,7 @@ pub use error::{Error, TensorRole};
 pub use memory::{MAX_BANKS, Memory};
 pub use plan::Plan;
 pub use row::{Call, Direction, MAX_OPERANDS, Row, RowRange};
-pub use session::{Done, Hook, MAX_EXTENTS, Session};
+pub use session::{Done, Feed, Hook, MAX_EXTENTS, Next, Session};
 pub use shape::{MAX_RANK, Shape, ShapeError, TensorType};
 pub use target::TargetId;
 pub use window::Window;

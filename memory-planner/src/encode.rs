@@ -211,6 +211,7 @@ fn push_step(
         extent: step.extent,
         node: step.node,
         flags: match direction(step, &lowered.buffers, solution) {
+            _ if step.feed => plan::STEP_FEED,
             Direction::Up => 0,
             Direction::Down => plan::STEP_DOWN,
         },

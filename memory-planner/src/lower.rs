@@ -80,6 +80,8 @@ pub(crate) struct Step {
     pub values: (Vec<ValueId>, ValueId),
     /// Computes again what an earlier step did.
     pub again: bool,
+    /// Computes nothing: the caller fills its output.
+    pub feed: bool,
 }
 
 impl Step {
@@ -144,6 +146,16 @@ pub(crate) struct Lowered {
 pub(crate) const AGAIN: &str = " (again)";
 
 impl Lowered {
+    /// The input that is fed by rows, and the most bytes that a step asks for.
+    pub(crate) fn fed(&self) -> Option<(ValueId, u64)> {
+        let fed = self.steps.iter().filter(|step| step.feed);
+        let of = |step: &Step| match step.output {
+            Storage::Buffer(b) => self.buffers.get(b).map(|buffer| (step.values.1, buffer.bytes)),
+            _ => None,
+        };
+        fed.filter_map(of).max_by_key(|(_, bytes)| *bytes)
+    }
+
     /// What each step costs: its multiply-accumulates, or what moving its bytes takes besides. Four bytes take about as
     /// long as one of those.
     pub(crate) fn work(&self) -> Vec<u64> {
@@ -239,12 +251,14 @@ impl Emit for Collect<'_> {
 
 /// Lowers entries of one graph for one target.
 pub(crate) struct Lowering<'g> {
-    graph: &'g Graph,
-    target: TargetId,
+    pub graph: &'g Graph,
+    pub target: TargetId,
     /// Inputs and outputs lie outside the arena.
     external: bool,
     /// Among which kernels to choose.
     choice: Choice,
+    /// The input that is fed by rows where it can be.
+    pub fed: Option<ValueId>,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -256,7 +270,7 @@ pub(crate) struct Work {
     pub steps: Vec<Step>,
     pub buffers: Vec<Buffer>,
     pub groups: Vec<Group>,
-    storage: HashMap<ValueId, Storage>,
+    pub storage: HashMap<ValueId, Storage>,
     /// Where values go that are outputs outside the arena.
     external: HashMap<ValueId, Storage>,
     /// The step that writes each output outside the arena.
@@ -272,6 +286,7 @@ impl<'g> Lowering<'g> {
             target: options.target,
             external: options.external,
             choice: options.choice,
+            fed: graph.main_entry().filter(|_| options.feed).and_then(|e| graph.entries[e].inputs.first().copied()),
             pool: Pool::default(),
             states: states.collect(),
             unsupported: Vec::new(),
@@ -297,8 +312,9 @@ impl<'g> Lowering<'g> {
     /// Lowers an entry with these stretches planned as one step each; `None` where one can't be.
     fn with_stretches(&mut self, entry: &Entry, stretches: &[Stretch]) -> Result<Option<Lowered>, PlanError> {
         let mut work = Work::default();
+        let fed = self.fed.filter(|&id| stretches.iter().any(|stretch| stretch.may_feed(entry, id)));
         for (slot, &id) in entry.inputs.iter().enumerate() {
-            if self.external {
+            if self.external || fed == Some(id) {
                 work.storage.insert(id, Storage::External(slot));
             } else {
                 self.new_buffer(&mut work, id, None);
@@ -426,7 +442,7 @@ impl<'g> Lowering<'g> {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one place where everything about a step meets")]
-    fn step(
+    pub(crate) fn step(
         &mut self,
         work: &mut Work,
         entry: &Entry,
@@ -514,6 +530,7 @@ impl<'g> Lowering<'g> {
             after,
             values: (node.inputs.clone(), node.output),
             again: false,
+            feed: false,
         });
         Ok(())
     }

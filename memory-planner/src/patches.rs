@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use kiln_core::{DType, Shape};
+use kiln_core::{DType, Shape, TensorType};
+use kiln_kernels::table::{self, Operand, Operation};
 use kiln_ops::{Effect, Op, Slice};
 
-use crate::error::PlanError;
+use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, Node, Source, ValueId};
 use crate::lower::{Lowered, Lowering, Part, Storage, Work};
 use crate::solve::{self, Budget, Live, Problem, Solution, SolveError};
@@ -30,12 +31,24 @@ pub(crate) struct Stretch {
 /// A chain of nodes over one slice.
 struct Chain {
     slice: usize,
-    /// Where the slice begins in the source, in bytes.
+    /// Where the slice begins in the source, in bytes, and how many these are.
     offset: u64,
+    bytes: u64,
     nodes: Vec<usize>,
 }
 
 impl Stretch {
+    /// Whether `input` can be fed to it row by row: nothing else reads it, and no row is left out.
+    pub(crate) fn may_feed(&self, entry: &Entry, input: ValueId) -> bool {
+        let slices = entry.nodes.iter().enumerate().filter(|(_, node)| node.inputs.contains(&input));
+        let own = slices.map(|(index, _)| index).all(|index| self.chains.iter().any(|chain| chain.slice == index));
+        let outputs = entry.outputs.contains(&input) || entry.assigns.iter().any(|assign| assign.value == input);
+        let whole =
+            self.chains.is_sorted_by(|a, b| a.offset + a.bytes >= b.offset && a.offset + a.bytes <= b.offset + b.bytes);
+        let first = self.chains.first().is_some_and(|chain| chain.offset == 0);
+        self.source == input && own && !outputs && whole && first
+    }
+
     /// Its nodes but for the result's.
     pub(crate) fn inner(&self) -> impl Iterator<Item = usize> + '_ {
         let chains = self.chains.iter().flat_map(|chain| chain.nodes.iter().chain([&chain.slice]));
@@ -45,8 +58,10 @@ impl Stretch {
 
 /// A stretch, as steps and buffers.
 pub(crate) struct Group {
-    /// The buffer that is cut into slices.
+    /// The buffer that is cut into slices; the band of rows that are there at a time, where they are fed.
     pub source: usize,
+    /// Whether it is such a band.
+    pub fed: bool,
     /// The buffer of the result.
     pub output: usize,
     /// Steps of each chain, and buffers between them.
@@ -105,8 +120,9 @@ impl Uses<'_> {
             if let Op::Slice(slice) = node.op {
                 nodes.reverse();
                 let offset = whole_rows(&slice, &self.graph.value(*first).ty.shape)?;
+                let bytes = self.graph.value(node.output).ty.bytes()?;
                 // A chain of one step would write its piece while it reads its slice.
-                return (nodes.len() > 1).then_some((Chain { slice: index, offset, nodes }, *first));
+                return (nodes.len() > 1).then_some((Chain { slice: index, offset, bytes, nodes }, *first));
             }
             if node.op.effect() != Effect::Fresh || !others.iter().all(|&other| self.is_constant(other)) {
                 return None;
@@ -171,14 +187,24 @@ impl Lowering<'_> {
     /// Lowers a stretch: all its steps, each after those that it follows. `false` where kernels want of rows what only
     /// whole tensors have.
     pub(crate) fn stretch(&mut self, work: &mut Work, entry: &Entry, stretch: &Stretch) -> Result<bool, PlanError> {
-        let Storage::Buffer(source) = self.storage(work, stretch.source) else { return Ok(false) };
+        let fed = self.fed == Some(stretch.source) && stretch.may_feed(entry, stretch.source);
+        let source = match self.storage(work, stretch.source) {
+            _ if fed => self.band(work, stretch),
+            Storage::Buffer(source) => source,
+            _ => return Ok(false),
+        };
         let output = self.new_buffer(work, entry.nodes[stretch.result].output, None);
         let mut chains = Vec::new();
         let mut written = 0;
+        let mut there = 0..0;
         for chain in &stretch.chains {
-            let slice = self.new_buffer(work, entry.nodes[chain.slice].output, None);
-            work.buffers[slice].part = Some(Part { of: source, offset: chain.offset });
             let first = work.steps.len();
+            if fed {
+                self.feed(work, entry, stretch, chain, source, there)?;
+            }
+            there = chain.offset..chain.offset + chain.bytes;
+            let slice = self.new_buffer(work, entry.nodes[chain.slice].output, None);
+            work.buffers[slice].part = Some(Part { of: source, offset: if fed { 0 } else { chain.offset } });
             let mut between = Vec::new();
             for (number, &index) in chain.nodes.iter().enumerate() {
                 let node = &entry.nodes[index];
@@ -197,30 +223,107 @@ impl Lowering<'_> {
         if work.buffers.iter().any(|buffer| buffer.part.is_some() && (buffer.align > 1 || buffer.tail > 0)) {
             return Ok(false);
         }
-        work.groups.push(Group { source, output, chains });
+        work.groups.push(Group { source, fed, output, chains });
         Ok(true)
+    }
+
+    /// The buffer for the rows of a source that is fed: those of the largest slice.
+    fn band(&self, work: &mut Work, stretch: &Stretch) -> usize {
+        let band = self.new_buffer(work, stretch.source, None);
+        work.storage.insert(stretch.source, Storage::External(0));
+        let buffer = &mut work.buffers[band];
+        buffer.bytes = stretch.chains.iter().map(|chain| chain.bytes).max().unwrap_or(0);
+        buffer.name.push_str(" (rows)");
+        band
+    }
+
+    /// Steps that bring a chain's rows into the band: those that are `there` move up, the others are fed.
+    fn feed(
+        &mut self,
+        work: &mut Work,
+        entry: &Entry,
+        stretch: &Stretch,
+        chain: &Chain,
+        band: usize,
+        there: Range<u64>,
+    ) -> Result<(), PlanError> {
+        let kept = there.end.saturating_sub(chain.offset).min(chain.bytes);
+        if kept > 0 && chain.offset > there.start {
+            let from = self.part(work, stretch, band, chain.offset - there.start..there.end - there.start);
+            let to = self.part(work, stretch, band, 0..kept);
+            self.copy_rows(work, entry, stretch, from, to, "kept")?;
+        }
+        if kept < chain.bytes {
+            let new = self.part(work, stretch, band, kept..chain.bytes);
+            self.copy_rows(work, entry, stretch, new, new, "fed")?;
+            if let Some(step) = work.steps.last_mut() {
+                (step.feed, step.rows) = (true, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&self, work: &mut Work, stretch: &Stretch, band: usize, range: Range<u64>) -> usize {
+        let storage = work.storage.get(&stretch.source).copied();
+        let number = self.new_buffer(work, stretch.source, None);
+        work.buffers[number].bytes = range.end - range.start;
+        work.buffers[number].part = Some(Part { of: band, offset: range.start });
+        storage.map(|storage| work.storage.insert(stretch.source, storage));
+        number
+    }
+
+    /// A step that copies bytes of the source from one place to another.
+    fn copy_rows(
+        &mut self,
+        work: &mut Work,
+        entry: &Entry,
+        stretch: &Stretch,
+        from: usize,
+        to: usize,
+        what: &str,
+    ) -> Result<(), PlanError> {
+        let value = self.graph.value(stretch.source);
+        let shape = u32::try_from(work.buffers[to].bytes).ok().and_then(|bytes| Shape::new(&[bytes]).ok());
+        let refused = |what: &str| {
+            let (node, operands) = (format!("{} ({what})", value.name), format!("{:?}", value.ty.shape));
+            PlanError::Unsupported(vec![Unsupported { node, op: "copy", operands }])
+        };
+        let shape = shape.ok_or_else(|| refused(what))?;
+        let operand = Operand { ty: TensorType::new(value.ty.dtype, shape), quant: value.quant.view(), data: None };
+        let operation = Operation { op: Op::Copy(kiln_ops::Copy), inputs: &[operand], output: operand };
+        let name = format!("{} ({what})", value.name);
+        let node = Node { name, op: operation.op, inputs: vec![stretch.source], output: stretch.source };
+        let kernel = table::choose(&operation, self.target).ok_or_else(|| refused(what))?;
+        let before = work.storage.insert(stretch.source, Storage::Buffer(from));
+        self.step(work, entry, &node, u32::MAX, kernel, &operation, Some(Storage::Buffer(to)))?;
+        before.map(|storage| work.storage.insert(stretch.source, storage));
+        if let Some(step) = work.steps.last_mut() {
+            step.overlaps.clear();
+        }
+        Ok(())
     }
 }
 
 /// A group's chains, solved.
 struct Solved {
     chains: Vec<Solution>,
-    /// Bytes for any of them.
+    /// Bytes for any of them, behind those of the band.
     bytes: u64,
+    band: u64,
     align: u64,
 }
 
 /// Solves an entry's problem, `full` as its steps and buffers are, with each group as one step.
 pub(crate) fn solve(entry: &Lowered, full: &Problem, overlap: bool, budget: &Budget) -> Result<Solution, SolveError> {
     let groups: Vec<Solved> =
-        entry.groups.iter().map(|group| solve_chains(group, full, budget)).collect::<Result<_, _>>()?;
+        entry.groups.iter().map(|group| solve_chains(entry, group, full, budget)).collect::<Result<_, _>>()?;
     let reduced = Reduced::new(entry, full, &groups, overlap);
     let solution = solve::solve(&reduced.problem, budget)?;
     Ok(reduced.spread(entry, full, &groups, &solution))
 }
 
-fn solve_chains(group: &Group, full: &Problem, budget: &Budget) -> Result<Solved, SolveError> {
-    let mut solved = Solved { chains: Vec::new(), bytes: 0, align: 4 };
+fn solve_chains(entry: &Lowered, group: &Group, full: &Problem, budget: &Budget) -> Result<Solved, SolveError> {
+    let mut solved = Solved { chains: Vec::new(), bytes: 0, band: 0, align: 4 };
     for (steps, between) in &group.chains {
         let place = |b: usize| between.iter().position(|&own| own == b);
         let all = |list: &[usize]| list.iter().filter_map(|&b| place(b)).collect::<Vec<_>>();
@@ -255,6 +358,10 @@ fn solve_chains(group: &Group, full: &Problem, budget: &Budget) -> Result<Solved
         let solution = solve::solve(&problem, budget)?;
         solved.bytes = solved.bytes.max(solution.arena);
         solved.chains.push(solution);
+    }
+    if group.fed {
+        solved.band = entry.buffers[group.source].bytes.next_multiple_of(solved.align);
+        solved.bytes += solved.band;
     }
     Ok(solved)
 }
@@ -304,8 +411,11 @@ impl Reduced {
             }
             number[step] = steps.iter().position(|&known| known == own).unwrap_or(0);
         }
-        let buffers: Vec<usize> =
-            (0..full.buffers.len()).filter(|b| entry.buffers[*b].part.is_none() && !between.contains(b)).collect();
+        let inner = |b: usize| {
+            let band = entry.groups.iter().any(|group| group.fed && group.source == b);
+            band || entry.buffers[b].part.is_some() || between.contains(&b)
+        };
+        let buffers: Vec<usize> = (0..full.buffers.len()).filter(|&b| !inner(b)).collect();
         let place = |b: usize| buffers.iter().position(|&own| own == b);
         let all = |list: &[usize]| list.iter().filter_map(|&b| place(b)).collect::<Vec<_>>();
         let after = |list: &[usize]| list.iter().map(|&step| number[step]).collect::<Vec<_>>();
@@ -366,7 +476,9 @@ impl Reduced {
                     order.push(step);
                 }
                 Err(group) => {
-                    let base = solution.scratch_offsets[at].unwrap_or(0);
+                    let band = solution.scratch_offsets[at].unwrap_or(0);
+                    let base = band + solved[group].band;
+                    let first = order.len();
                     for ((steps, between), chain) in entry.groups[group].chains.iter().zip(&solved[group].chains) {
                         let begin = order.len();
                         for (inner, &b) in between.iter().enumerate() {
@@ -378,6 +490,11 @@ impl Reduced {
                             scratch_offsets[step] = chain.scratch_offsets[inner].map(|offset| base + offset);
                             order.push(step);
                         }
+                    }
+                    let Group { source, fed, .. } = entry.groups[group];
+                    if fed {
+                        offsets[source] = band;
+                        live[source] = Live { first, last: order.len().saturating_sub(1) };
                     }
                 }
             }

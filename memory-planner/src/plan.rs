@@ -45,12 +45,23 @@ pub struct Options {
     /// Bytes that state and an entry's arena may take together. Where they take more, values are computed again in
     /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
     pub ram: Option<u64>,
+    /// Whether the main entry's first input is fed by rows during the run, where the operators over it run in patches: it is
+    /// then nowhere whole. Without patches it lies in the arena.
+    pub feed: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false, choice: Choice::All, ram: None }
+        Options {
+            target,
+            budget: Budget::default(),
+            overlap: true,
+            external: false,
+            choice: Choice::All,
+            ram: None,
+            feed: false,
+        }
     }
 }
 
@@ -100,6 +111,8 @@ pub struct PlannedEntry {
     pub again: Again,
     /// Outputs outside the arena that may lie over inputs.
     pub over: Vec<Over>,
+    /// The input that is fed by rows, and the most bytes that a step asks for.
+    pub fed: Option<(ValueId, u64)>,
 }
 
 /// Steps that run a second time, in place of keeping what they computed.
@@ -304,6 +317,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
                     nodes: solution.nodes,
                     again: *again,
                     over,
+                    fed: lowered.fed(),
                 }
             })
             .collect();

@@ -62,6 +62,9 @@ pub struct PlanArgs {
     /// too few, the first operators run in patches, or values are computed again rather than kept
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln run`.
@@ -103,6 +106,9 @@ pub struct ProfileArgs {
     /// Plan for this many bytes of RAM, as `kiln plan` does
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln verify`.
@@ -116,6 +122,9 @@ pub struct VerifyArgs {
     /// Plan for this many bytes of RAM, as `kiln plan` does
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln flash`.
@@ -136,6 +145,9 @@ pub struct FlashArgs {
     /// Plan for this many bytes of RAM, as `kiln plan` does
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln compile`.
@@ -161,6 +173,9 @@ pub struct CompileArgs {
     /// Plan for this many bytes of RAM, as `kiln plan` does
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram, not with --c
+    #[arg(long, requires = "ram", conflicts_with = "c")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln quantize`.

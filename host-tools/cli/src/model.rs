@@ -15,6 +15,15 @@ use kiln_planner::{Options, PlanError, Planned};
 use crate::CliError;
 use crate::report::{report, text};
 
+/// What is asked of a plan beside the board.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted {
+    /// The most bytes of RAM.
+    pub ram: Option<u64>,
+    /// Whether the first input is fed by rows.
+    pub feed: bool,
+}
+
 /// A model planned for a board that it fits.
 pub struct Fitted {
     /// The file.
@@ -26,16 +35,16 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Reads and plans a model, within `ram` bytes of RAM where that is given.
+    /// Reads and plans a model as it is wanted.
     ///
     /// # Errors
     ///
     /// The file can't be read or planned, or the plan does not fit the board or those bytes: which region is
     /// short, by how much, and what is to blame.
-    pub fn read(path: &Path, board: &Board, ram: Option<u64>) -> Result<Fitted, CliError> {
+    pub fn read(path: &Path, board: &Board, wanted: Wanted) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
-        let placed = Placed::within(&file, file.graph()?, board, ram)?;
-        check_within(&file, &placed.planned, board, ram, placed.least)?;
+        let placed = Placed::within(&file, file.graph()?, board, wanted)?;
+        check_within(&file, &placed.planned, board, wanted.ram, placed.least)?;
         let Placed { graph, planned, .. } = placed;
         Ok(Fitted { file, graph, planned })
     }
@@ -89,10 +98,17 @@ impl Placed {
     /// # Errors
     ///
     /// It can't be planned at all.
-    pub(crate) fn within(file: &ModelFile, graph: Graph, board: &Board, ram: Option<u64>) -> Result<Placed, CliError> {
-        let options = Options::for_target(target_of(board));
+    ///
+    /// An input is fed by rows only where the operators over it run in patches: there are some then whatever the limit.
+    pub(crate) fn within(
+        file: &ModelFile,
+        graph: Graph,
+        board: &Board,
+        Wanted { ram, feed }: Wanted,
+    ) -> Result<Placed, CliError> {
+        let options = Options { feed, ..Options::for_target(target_of(board)) };
         let planned = file.plan(&graph, &options)?;
-        let Some(limit) = ram.filter(|&ram| planned.ram_bytes > ram) else {
+        let Some(limit) = ram.filter(|&ram| feed || planned.ram_bytes > ram) else {
             return Ok(Placed { graph, planned, patches: None, least: None });
         };
         let failed = |source| CliError::from(ModelError::Plan { path: file.path.clone(), source });
@@ -101,8 +117,19 @@ impl Placed {
                 return Ok(Placed { graph, planned, patches: Some(patches), least: None });
             }
             Some(Err(least)) => Some(least),
+            None if feed => {
+                return Err(CliError::input(
+                    &file.path,
+                    "its first operators are no chain of int8 convolutions and pools over an image, so its input can't be fed by \
+                     rows; leave out --feed",
+                ));
+            }
             None => None,
         };
+        if feed {
+            let least = least.filter(|&least| least < planned.ram_bytes);
+            return Ok(Placed { graph, planned, patches: None, least });
+        }
         match file.plan(&graph, &Options { ram: Some(limit), ..options }) {
             Ok(planned) => return Ok(Placed { graph, planned, patches: None, least: None }),
             Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {

@@ -9,7 +9,7 @@ use kiln_codegen::package::Optimize;
 use kiln_codegen::{sources, whole_file};
 
 use crate::args::CompileArgs;
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::{CliError, Outcome, console};
 
 /// A file to be written, relative to the directory.
@@ -18,7 +18,7 @@ type Written = (PathBuf, Vec<u8>);
 /// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let mut model = Fitted::read(&args.model, &board, args.ram)?;
+    let mut model = Fitted::read(&args.model, &board, Wanted { ram: args.ram, feed: args.feed })?;
     if let Some(name) = &args.name {
         model.rename(name)?;
     }

@@ -8,7 +8,7 @@ use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
-use crate::model::{ModelFile, Placed};
+use crate::model::{ModelFile, Placed, Wanted};
 use crate::report::json::{AllBoards, FORMAT, Patches, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
@@ -24,7 +24,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
-    let reports = reports(&file, &file.cleaned()?, &boards, args.ram)?;
+    let reports = reports(&file, &file.cleaned()?, &boards, Wanted { ram: args.ram, feed: args.feed })?;
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
@@ -48,12 +48,8 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
 }
 
 /// A report for each board; the plan is the same for boards of one CPU family, unless RAM is short.
-fn reports(
-    file: &ModelFile,
-    cleaned: &Cleaned,
-    boards: &[Board],
-    ram: Option<u64>,
-) -> Result<Vec<PlanReport>, CliError> {
+fn reports(file: &ModelFile, cleaned: &Cleaned, boards: &[Board], wanted: Wanted) -> Result<Vec<PlanReport>, CliError> {
+    let Wanted { ram, feed } = wanted;
     let mut plans: Vec<(TargetId, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
@@ -64,9 +60,9 @@ fn reports(
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
             let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
-            reports.push(match plain.ram.limit.filter(|&limit| ram.is_some() && plain.ram.total > limit) {
+            reports.push(match plain.ram.limit.filter(|&limit| feed || ram.is_some() && plain.ram.total > limit) {
                 Some(limit) => {
-                    let placed = Placed::within(file, cleaned.graph.clone(), board, Some(limit))?;
+                    let placed = Placed::within(file, cleaned.graph.clone(), board, Wanted { ram: Some(limit), feed })?;
                     let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
                     report.ram.least = placed.least;
                     report.patches = placed.patches.map(Patches::from);

@@ -7,7 +7,7 @@ use kiln_boards::{Board, Place};
 use kiln_codegen::sources;
 
 use crate::args::VerifyArgs;
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::verify::{Folder, Report, VerifyError, run as replay};
 use crate::{CliError, Outcome, console};
 
@@ -21,7 +21,7 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
         )));
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
-    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board, args.ram)?;
+    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board, Wanted { ram: args.ram, feed: args.feed })?;
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root()? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;

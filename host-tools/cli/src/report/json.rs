@@ -43,6 +43,9 @@ pub struct PlanReport {
     /// What runs in patches to fit `ram.limit`; not there where nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patches: Option<Patches>,
+    /// The input that is fed by rows; not there where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fed: Option<Fed>,
     /// The steps in the order they run.
     pub steps: Vec<Step>,
     /// What lies where, and when.
@@ -98,6 +101,15 @@ pub struct Patches {
     pub rows: u32,
     /// Multiply-accumulates that a run takes more.
     pub macs: u64,
+}
+
+/// An input that is fed by rows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Fed {
+    /// Its number.
+    pub input: usize,
+    /// The most bytes that a step asks for.
+    pub most: u64,
 }
 
 impl From<kiln_passes::Patches> for Patches {

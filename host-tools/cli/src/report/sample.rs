@@ -48,6 +48,7 @@ pub(super) fn chain(steps: usize) -> PlanReport {
         short: Vec::new(),
         again: Vec::new(),
         patches: None,
+        fed: None,
         steps: steps.collect(),
         tensors,
     }

@@ -71,6 +71,9 @@ fn header(report: &PlanReport) -> String {
             thousands(patches.macs)
         ));
     }
+    if let Some(fed) = &report.fed {
+        text.push_str(&format!("Feed   the input comes by rows, at most {} bytes at a time\n", thousands(fed.most)));
+    }
     let removed = &report.removed;
     if removed.macs > 0 || removed.constant_bytes > 0 {
         text.push_str(&format!(

@@ -29,6 +29,8 @@ pub(super) struct Port<'a> {
     pub value: &'a Value,
     /// Whether it lies in the plan's constants rather than in the arena.
     pub constant: bool,
+    /// Whether it lies nowhere, and is fed by rows.
+    pub fed: bool,
 }
 
 impl Port<'_> {

@@ -1,5 +1,7 @@
 //! Chains of convolutions and pools, whole and in patches.
 
+use std::cell::Cell;
+
 use kiln_core::{DType, TargetId};
 use kiln_ops::{Activation, Conv2d, Pool2d, PoolKind};
 use kiln_passes::{Patched, fit_patches, patch};
@@ -83,16 +85,16 @@ fn options(target: TargetId) -> Options {
     Options { budget: Budget { nodes: 300 }, ..Options::for_target(target) }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-    #[test]
-    fn patches_compute_the_same(
+#[test]
+fn patches_compute_the_same() {
+    let feeds = Cell::new(0);
+    proptest!(ProptestConfig::with_cases(300), |(
         rows in 3..20u32,
         channels in 1..5u32,
         stages in prop::collection::vec(stage(), 2..5),
         operators in 2..5usize,
         height in 1..7u32,
-    ) {
+    )| {
         let graph = chain(rows, channels, &stages);
         let whole = evaluated(&graph);
         if let Some((patched, patches)) = patch(&graph, operators, height).unwrap() {
@@ -109,9 +111,17 @@ proptest! {
                 let apart = plan(&patched, &Options { overlap: false, ..options(target) }).unwrap();
                 prop_assert!(planned.arena_bytes <= apart.arena_bytes);
                 prop_assert_eq!(&run(&patched, &apart), &whole);
+                // Fed by rows, where no row is left out: the input then lies nowhere.
+                let fed = plan(&patched, &Options { feed: true, ..options(target) }).unwrap();
+                prop_assert_eq!(&run(&patched, &fed), &whole);
+                if let Some((_, most)) = fed.main_entry().unwrap().fed {
+                    prop_assert!(most <= u64::from(rows * 5 * channels));
+                    feeds.set(feeds.get() + 1);
+                }
             }
         }
-    }
+    });
+    assert!(feeds.get() > 100, "only {} plans were fed", feeds.get());
 }
 
 /// An image that shrinks, as first layers shrink it.
@@ -123,9 +133,8 @@ fn shrinking() -> Graph {
 
 fn extra(graph: &Graph) -> u64 {
     let entry = &graph.entries[0];
-    let macs = |node: &kiln_planner::graph::Node| {
-        node.op.cost(&graph.types(&node.inputs), &graph.value(node.output).ty).macs
-    };
+    let macs =
+        |node: &kiln_planner::graph::Node| node.op.cost(&graph.types(&node.inputs), &graph.value(node.output).ty).macs;
     entry.nodes.iter().map(macs).sum()
 }
 
@@ -138,7 +147,8 @@ fn the_patches_chosen_fit_and_cost_what_they_say() {
     assert!(least < whole * 4 / 5 && least > 64 * 5 * 3, "{least}");
     let mut last = 0;
     for limit in [whole - 1, (whole + least) / 2, least] {
-        let Some(Ok(Patched { graph: patched, planned, patches })) = fit_patches(&graph, &options, limit).unwrap() else {
+        let Some(Ok(Patched { graph: patched, planned, patches })) = fit_patches(&graph, &options, limit).unwrap()
+        else {
             panic!("nothing within {limit} of {whole} bytes");
         };
         assert!(planned.ram_bytes <= limit, "{} bytes, {limit} allowed", planned.ram_bytes);
