@@ -403,13 +403,14 @@ impl Reduced {
         let between: Vec<usize> =
             entry.groups.iter().flat_map(|g| &g.chains).flat_map(|(_, between)| between.iter().copied()).collect();
         let mut steps: Vec<Result<usize, usize>> = Vec::new();
-        let mut number = vec![0; full.steps.len()];
+        let mut number = Vec::with_capacity(full.steps.len());
         for step in 0..full.steps.len() {
             let own = group_of(step).map_or(Ok(step), Err);
-            if own.is_ok() || !steps.contains(&own) {
+            let known = steps.iter().position(|&known| known == own).unwrap_or(steps.len());
+            if known == steps.len() {
                 steps.push(own);
             }
-            number[step] = steps.iter().position(|&known| known == own).unwrap_or(0);
+            number.push(known);
         }
         let inner = |b: usize| {
             let band = entry.groups.iter().any(|group| group.fed && group.source == b);
