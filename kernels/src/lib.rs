@@ -64,6 +64,7 @@ mod reduce;
 mod reference;
 mod requantize;
 pub mod rows;
+mod scalar;
 mod softmax;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod softmax_wide;
