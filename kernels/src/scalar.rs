@@ -14,12 +14,37 @@ use crate::arithmetic::Epilogue;
 #[cfg(feature = "host")]
 pub(crate) const SUM_LIMIT: i64 = 1 << 27;
 
+/// The upper half of a product.
+#[cfg(not(kiln_armv6m))]
+#[inline(always)]
+fn high_half(a: i32, b: i32) -> i32 {
+    #[cfg(target_arch = "riscv32")]
+    {
+        let out;
+        // SAFETY: arithmetic on registers. The compiler makes three products of it where a factor stays the same in a loop.
+        unsafe {
+            core::arch::asm!(
+                "mulh {out}, {a}, {b}",
+                a = in(reg) a,
+                b = in(reg) b,
+                out = lateout(reg) out,
+                options(pure, nomem, nostack),
+            );
+        }
+        out
+    }
+    #[cfg(not(target_arch = "riscv32"))]
+    {
+        (a as i64).wrapping_mul(b as i64).wrapping_shr(32) as i32
+    }
+}
+
 /// The output of a sum within `SUM_LIMIT`; `multiplier` and `shift` are a channel's `scaling`.
 #[cfg(not(kiln_armv6m))]
 #[inline(always)]
 pub(crate) fn finish(sum: i32, multiplier: i32, shift: u8, epilogue: &Epilogue) -> i8 {
     let zero = epilogue.output_zero;
-    let high = || (sum.wrapping_shl(2) as i64).wrapping_mul(multiplier as i64).wrapping_shr(32) as i32;
+    let high = || high_half(sum.wrapping_shl(2), multiplier);
     let divide = |x: i32| x.wrapping_shr((shift as u32).wrapping_sub(1)).wrapping_add(1).wrapping_shr(1);
     if sum >= 0 {
         let output = divide(high().wrapping_add(1)).wrapping_add(zero);
