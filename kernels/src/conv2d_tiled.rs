@@ -7,7 +7,7 @@
 use kiln_core::{Call, Direction, Row};
 
 use crate::conv2d::Conv2dParameters;
-use crate::tiled::{Biased, Form, Layer, POSITIONS, Signed, pair};
+use crate::tiled::{Biased, Form, Signed, Tile};
 
 /// int8 convolution on CPUs whose loads of signed bytes have immediate offsets.
 pub const CONV2D_TILED_S8: Row =
@@ -43,22 +43,21 @@ fn check(call: &Call<'_>) -> bool {
 
 unsafe fn run<F: Form>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let layer = Layer {
-        weights: call.input(1).ptr,
-        block: call.input(2).ptr,
-        channels: p.spatial.output.channels as usize,
-        taps: taps(p).unwrap_or(0),
-        epilogue: &p.epilogue,
-    };
-    let to = call.scratch(0).ptr.cast::<i32>();
+    let scratch = call.scratch(0).ptr.cast::<i32>();
+    let mut tile = Tile::new(scratch, taps(p).unwrap_or(0), p.epilogue);
     let mut walk = Walk::new(call, p);
     while walk.left > 0 {
-        let tile = walk.next();
+        walk.next();
         // SAFETY: `check` proved that scratch holds a word a tap, that taps inside the image are inside its window, that
         // weights and constants are there for every channel, that there is a tap, and the alignment of words.
         unsafe {
-            gather::<F>(p, &tile, to);
-            layer.tile::<F>(to, tile.map(|pixel| pixel.output));
+            if walk.inside() {
+                walk.gather_inside::<F>(scratch);
+            } else {
+                walk.gather_edges::<F>(scratch);
+            }
+            let outputs = [walk.first.output, walk.second.output];
+            tile.run::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize, outputs);
         }
     }
 }
@@ -69,42 +68,41 @@ struct Pixel {
     /// The byte under the first tap; outside the image a pointer that is not used.
     source: *const u8,
     /// Its row and its column there.
-    at: [i32; 2],
+    y: i32,
+    x: i32,
     output: *mut u8,
 }
 
-/// The pixels of a call, one after the other.
+/// The pixels of a call, two after two.
 struct Walk<'a> {
     call: &'a Call<'a>,
     p: &'a Conv2dParameters,
     /// Pixels to come.
     left: usize,
-    /// The next one: its row, counted over all images, and how many of that row follow it.
+    /// The one after the two: its row, counted over all images, and how many of that row follow it.
     row: u32,
     follow: u32,
     pixel: Pixel,
-    /// From one to the next of a row.
-    right: i32,
-    steps: [isize; 2],
+    /// The two; the same twice where it is alone.
+    first: Pixel,
+    second: Pixel,
 }
 
 impl<'a> Walk<'a> {
-    #[inline(never)]
+    #[inline(always)]
     fn new(call: &'a Call<'a>, p: &'a Conv2dParameters) -> Walk<'a> {
-        let s = &p.spatial;
-        let up = call.direction == Direction::Up;
         let rows = call.rows.end.saturating_sub(call.rows.begin);
-        let stride = s.strides[1];
-        let to_right = [stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize];
+        let up = call.direction == Direction::Up;
+        let none = Pixel { source: core::ptr::null(), y: 0, x: 0, output: core::ptr::null_mut() };
         let mut walk = Walk {
             call,
             p,
-            left: (rows as usize).wrapping_mul(s.output.width as usize),
+            left: (rows as usize).wrapping_mul(p.spatial.output.width as usize),
             row: if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) },
             follow: 0,
-            pixel: Pixel { source: core::ptr::null(), at: [0; 2], output: core::ptr::null_mut() },
-            right: if up { stride as i32 } else { (stride as i32).wrapping_neg() },
-            steps: if up { to_right } else { to_right.map(isize::wrapping_neg) },
+            pixel: none,
+            first: none,
+            second: none,
         };
         if walk.left > 0 {
             walk.enter();
@@ -120,89 +118,130 @@ impl<'a> Walk<'a> {
         let y = self.row.wrapping_sub(image.wrapping_mul(s.output.height));
         self.follow = s.output.width.wrapping_sub(1);
         let x = if self.call.direction == Direction::Up { 0 } else { self.follow };
-        let first = |at: u32, axis: usize| at.wrapping_mul(s.strides[axis]).wrapping_sub(s.pads[axis]) as i32;
-        let at = [first(y, 0), first(x, 1)];
+        self.pixel.output = s.output.pixel(self.call.output(0), image, y, x);
+        let y = y.wrapping_mul(s.strides[0]).wrapping_sub(s.pads[0]) as i32;
+        let x = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]) as i32;
+        (self.pixel.y, self.pixel.x) = (y, x);
         // Signed, as wrapping arithmetic is.
-        let to_first = (at[0] as isize).wrapping_mul(s.input.row_pitch as isize);
-        let to_first = to_first.wrapping_add((at[1] as isize).wrapping_mul(s.input.pixel_pitch as isize));
-        let source = s.input.pixel(self.call.input(0), image, 0, 0).wrapping_offset(to_first);
-        self.pixel = Pixel { source, at, output: s.output.pixel(self.call.output(0), image, y, x) };
+        let down = (y as isize).wrapping_mul(s.input.row_pitch as isize);
+        let right = (x as isize).wrapping_mul(s.input.pixel_pitch as isize);
+        let image = s.input.pixel(self.call.input(0), image, 0, 0);
+        self.pixel.source = image.wrapping_offset(down.wrapping_add(right));
     }
 
-    /// The next two pixels; the last one twice where it is alone.
-    #[inline(never)]
-    fn next(&mut self) -> [Pixel; POSITIONS] {
-        let first = self.pixel;
+    /// Goes to the next two pixels.
+    #[inline(always)]
+    fn next(&mut self) {
+        self.first = self.pixel;
         self.go_on();
-        let second = if self.left > 0 { self.pixel } else { first };
+        self.second = self.first;
         if self.left > 0 {
+            self.second = self.pixel;
             self.go_on();
         }
-        [first, second]
     }
 
     /// Goes past a pixel.
     #[inline(never)]
     fn go_on(&mut self) {
+        let s = &self.p.spatial;
+        let up = self.call.direction == Direction::Up;
         self.left = self.left.wrapping_sub(1);
-        if self.follow > 0 {
-            self.follow = self.follow.wrapping_sub(1);
-            let pixel = &mut self.pixel;
-            pixel.at[1] = pixel.at[1].wrapping_add(self.right);
-            pixel.source = pixel.source.wrapping_offset(self.steps[0]);
-            pixel.output = pixel.output.wrapping_offset(self.steps[1]);
-        } else {
-            let up = self.call.direction == Direction::Up;
+        if self.follow == 0 {
             self.row = if up { self.row.wrapping_add(1) } else { self.row.wrapping_sub(1) };
-            self.enter();
+            return self.enter();
+        }
+        self.follow = self.follow.wrapping_sub(1);
+        let (mut right, mut output) = (s.strides[1] as isize, s.output.pixel_pitch as isize);
+        if !up {
+            (right, output) = (right.wrapping_neg(), output.wrapping_neg());
+        }
+        let pixel = &mut self.pixel;
+        pixel.x = pixel.x.wrapping_add(right as i32);
+        pixel.source = pixel.source.wrapping_offset(right.wrapping_mul(s.input.pixel_pitch as isize));
+        pixel.output = pixel.output.wrapping_offset(output);
+    }
+
+    /// Whether both windows are inside the image.
+    #[inline(never)]
+    fn inside(&self) -> bool {
+        let s = &self.p.spatial;
+        let last = |axis: usize| s.kernel[axis].wrapping_sub(1).wrapping_mul(s.dilations[axis]);
+        let (down, right) = (last(0), last(1));
+        let inside = |pixel: &Pixel| {
+            let within = |at: i32, last: u32, size: u32| at >= 0 && (at as u32).wrapping_add(last) < size;
+            within(pixel.y, down, s.input.height) && within(pixel.x, right, s.input.width)
+        };
+        inside(&self.first) && inside(&self.second)
+    }
+
+    /// Makes words of windows inside the image.
+    ///
+    /// # Safety
+    ///
+    /// They can be read, and `to` has a word a tap.
+    #[inline(never)]
+    unsafe fn gather_inside<F: Form>(&self, to: *mut i32) {
+        let s = &self.p.spatial;
+        let (down, right) = s.tap_steps();
+        let (depth, width) = (self.p.group_inputs as usize, s.kernel[1] as usize);
+        // Where taps follow one another without a gap, all of a window row is one run.
+        let (runs, length) = if right == depth { (1, depth.wrapping_mul(width)) } else { (width, depth) };
+        let (mut to, mut first, between) = (to, self.first.source, self.second.source.addr());
+        let between = between.wrapping_sub(first.addr());
+        for _ in 0..s.kernel[0] {
+            let mut from = first;
+            for _ in 0..runs {
+                // SAFETY: a run of each window, and its words.
+                unsafe { F::words(from, from.wrapping_add(between), to, length) };
+                to = to.wrapping_add(length);
+                from = from.wrapping_add(right);
+            }
+            first = first.wrapping_add(down);
         }
     }
-}
 
-/// Makes words of the windows of two pixels, with the zero point where a tap is padding.
-///
-/// # Safety
-///
-/// Taps inside the image can be read, and `to` has a word a tap.
-#[inline(never)]
-unsafe fn gather<F: Form>(p: &Conv2dParameters, tile: &[Pixel; POSITIONS], to: *mut i32) {
-    let s = &p.spatial;
-    let [height, width] = s.kernel;
-    let depth = p.group_inputs as usize;
-    let (down, right) = s.tap_steps();
-    let inside = |pixel: &Pixel| {
-        let within = |axis: usize, size: u32| {
-            let last = s.kernel[axis].wrapping_sub(1).wrapping_mul(s.dilations[axis]);
-            pixel.at[axis] >= 0 && (pixel.at[axis] as u32).wrapping_add(last) < size
-        };
-        within(0, s.input.height) && within(1, s.input.width)
-    };
-    let inside = tile.iter().all(inside);
-    // Where taps follow one another without a gap, all of a window row is one run.
-    let (runs, length) =
-        if inside && right == depth { (1, depth.wrapping_mul(width as usize)) } else { (width, depth) };
-    let zero = p.epilogue.input_zero as u8;
-    let mut to = to;
-    let mut lines = tile.map(|pixel| pixel.source);
-    for ky in 0..height {
-        let mut sources = lines;
-        for kx in 0..runs {
-            let (mut from, mut steps) = (sources, [1; POSITIONS]);
-            if !inside {
-                for ((from, step), pixel) in from.iter_mut().zip(&mut steps).zip(tile) {
-                    let y = (pixel.at[0] as u32).wrapping_add(ky.wrapping_mul(s.dilations[0]));
-                    let x = (pixel.at[1] as u32).wrapping_add(kx.wrapping_mul(s.dilations[1]));
-                    if y >= s.input.height || x >= s.input.width {
-                        (*from, *step) = (&raw const zero, 0);
+    /// Makes words of windows, with the zero point where a tap is padding.
+    ///
+    /// # Safety
+    ///
+    /// Taps inside the image can be read, and `to` has a word a tap.
+    #[inline(never)]
+    unsafe fn gather_edges<F: Form>(&self, to: *mut i32) {
+        let s = &self.p.spatial;
+        let (down, right) = s.tap_steps();
+        let depth = self.p.group_inputs as usize;
+        let mut to = to;
+        let (mut first, mut second) = (self.first, self.second);
+        for _ in 0..s.kernel[0] {
+            let (mut a, mut b) = (first, second);
+            for _ in 0..s.kernel[1] {
+                let inside = |pixel: &Pixel| (pixel.y as u32) < s.input.height && (pixel.x as u32) < s.input.width;
+                // SAFETY: a tap's bytes of each window that has it inside the image, and their words.
+                unsafe {
+                    match (inside(&a), inside(&b)) {
+                        (true, true) => F::words(a.source, b.source, to, depth),
+                        (a_inside, b_inside) => {
+                            let zero = self.p.epilogue.input_zero as u8;
+                            for i in 0..depth {
+                                let a = if a_inside { a.source.wrapping_add(i).read() } else { zero };
+                                let b = if b_inside { b.source.wrapping_add(i).read() } else { zero };
+                                to.wrapping_add(i).write(F::word(a, b));
+                            }
+                        }
                     }
                 }
+                to = to.wrapping_add(depth);
+                for pixel in [&mut a, &mut b] {
+                    pixel.source = pixel.source.wrapping_add(right);
+                    pixel.x = pixel.x.wrapping_add(s.dilations[1] as i32);
+                }
             }
-            // SAFETY: bytes of the image for taps inside it, and the taps' words.
-            unsafe { pair::<F>(from, steps, to, length) };
-            to = to.wrapping_add(length);
-            sources = sources.map(|source| source.wrapping_add(right));
+            for pixel in [&mut first, &mut second] {
+                pixel.source = pixel.source.wrapping_add(down);
+                pixel.y = pixel.y.wrapping_add(s.dilations[0] as i32);
+            }
         }
-        lines = lines.map(|line| line.wrapping_add(down));
     }
 }
 
@@ -217,6 +256,7 @@ pub(crate) mod host {
     use crate::conv2d_paired::host::channels;
     use crate::lag;
     use crate::table::{Emit, Kernel, Operation};
+    use crate::tiled::POSITIONS;
     use crate::tiled::host::{Packing, emit as emit_constants, suit};
 
     pub(crate) const CONV2D_TILED_S8: Kernel = Kernel {

@@ -18,27 +18,142 @@ use crate::scalar::finish;
 pub(crate) const POSITIONS: usize = 2;
 /// Channels computed together.
 pub(crate) const CHANNELS: usize = 4;
-/// Sums of a tile: of the first position every channel's, then of the second.
+/// Sums of four channels: of the first position every channel's, then of the second.
 type Sums = [i32; POSITIONS * CHANNELS];
 
-/// How numbers are multiplied.
-pub(crate) trait Form {
-    /// What words of two positions have added.
-    const BIAS: i32;
+/// Two positions and what they are multiplied by. The body of a form goes through weights, records, shifts, groups and outputs.
+#[repr(C)]
+pub(crate) struct Tile {
+    /// The positions, a word a tap.
+    x: *const i32,
+    /// Taps, at least 1.
+    taps: usize,
+    /// Weights, a byte a tap and channel.
+    weights: *const u8,
+    /// What a channel's sum starts from, and its multiplier.
+    records: *const [i32; 2],
+    /// What [`crate::scalar::scaling`] shifts by, a byte a channel.
+    shifts: *const u8,
+    /// Fours of channels left.
+    groups: usize,
+    /// Where the outputs of each position go; both may be the same place.
+    outputs: [*mut u8; POSITIONS],
+    /// What the sums of each position have too much, whatever the channel.
+    excess: [i32; POSITIONS],
+    epilogue: Epilogue,
+    /// Room for sums.
+    sums: Sums,
+}
 
-    /// Sums of four channels over `taps` taps.
+impl Tile {
+    /// A tile over `taps` words at `x`.
+    #[inline(always)]
+    pub(crate) fn new(x: *const i32, taps: usize, epilogue: Epilogue) -> Tile {
+        let (records, outputs) = (core::ptr::null(), [core::ptr::null_mut(); POSITIONS]);
+        let (weights, shifts) = (core::ptr::null(), core::ptr::null());
+        Tile { x, taps, weights, records, shifts, groups: 0, outputs, excess: [0; 2], epilogue, sums: [0; 8] }
+    }
+
+    /// Computes the outputs of two positions over constants as `host::emit` makes them.
     ///
     /// # Safety
     ///
-    /// There are `taps` words at `x` and four times as many weights; `taps` is not 0.
-    unsafe fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums);
+    /// `x` has a word a tap; `weights` has a byte a tap and channel, `block` 9 bytes a channel, each output one; `block` is aligned to
+    /// 4 bytes.
+    #[inline(never)]
+    pub(crate) unsafe fn run<F: Form>(
+        &mut self,
+        weights: *const u8,
+        block: *const u8,
+        channels: usize,
+        outputs: [*mut u8; POSITIONS],
+    ) {
+        (self.weights, self.records, self.outputs) = (weights, block.cast(), outputs);
+        self.shifts = block.wrapping_add(channels.wrapping_mul(8));
+        self.groups = channels >> 2;
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.excess = F::excess(self.x, self.taps);
+            if self.groups > 0 {
+                F::fours(self);
+            }
+            for _ in 0..channels & 3 {
+                let sums = F::sums_of_one(self.x, self.taps, self.weights);
+                self.weights = self.weights.wrapping_add(self.taps);
+                self.finish_one(sums);
+            }
+        }
+    }
 
-    /// The first of the sums of each position, over `taps` taps.
+    /// Computes the outputs of fours of channels in plain Rust.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Tile::run`].
+    #[inline(always)]
+    unsafe fn fours(&mut self, sums: impl Fn(*const i32, usize, *const u8) -> [[i32; POSITIONS]; CHANNELS]) {
+        while self.groups > 0 {
+            let [a, b, c, d] = sums(self.x, self.taps, self.weights);
+            // SAFETY: four of the channels.
+            unsafe {
+                self.finish_one(a);
+                self.finish_one(b);
+                self.finish_one(c);
+                self.finish_one(d);
+            }
+            self.weights = self.weights.wrapping_add(self.taps.wrapping_mul(CHANNELS));
+            self.groups = self.groups.wrapping_sub(1);
+        }
+    }
+
+    /// Scales the sums of the next channel.
+    ///
+    /// # Safety
+    ///
+    /// There is a channel left.
+    #[inline(never)]
+    unsafe fn finish_one(&mut self, [first, second]: [i32; POSITIONS]) {
+        // SAFETY: the channel's record, its shift, its outputs.
+        unsafe {
+            let [start, multiplier] = self.records.read();
+            let shift = self.shifts.read();
+            let output = |sum: i32, excess: i32| {
+                finish(sum.wrapping_sub(excess).wrapping_add(start), multiplier, shift, &self.epilogue) as u8
+            };
+            let (first, second) = (output(first, self.excess[0]), output(second, self.excess[1]));
+            self.outputs[0].write(first);
+            self.outputs[1].write(second);
+        }
+        (self.records, self.shifts) = (self.records.wrapping_add(1), self.shifts.wrapping_add(1));
+        self.outputs = [self.outputs[0].wrapping_add(1), self.outputs[1].wrapping_add(1)];
+    }
+}
+
+/// How numbers are multiplied.
+pub(crate) trait Form {
+    /// A word of two positions.
+    fn word(a: u8, b: u8) -> i32;
+
+    /// Makes `n` words.
+    ///
+    /// # Safety
+    ///
+    /// There are `n` bytes at `a` and at `b`, and `n` words at `to`.
+    unsafe fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize);
+
+    /// Computes the outputs of fours of channels and leaves `tile` behind them.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Tile::run`]; there is one.
+    unsafe fn fours(tile: &mut Tile);
+
+    /// Sums of one channel.
     ///
     /// # Safety
     ///
     /// There are `taps` words at `x` and as many weights.
-    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums);
+    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8) -> [i32; POSITIONS];
 
     /// What the sums of each position have too much, whatever the channel.
     ///
@@ -46,6 +161,19 @@ pub(crate) trait Form {
     ///
     /// There are `taps` words at `x`.
     unsafe fn excess(x: *const i32, taps: usize) -> [i32; POSITIONS];
+}
+
+/// Makes `n` words in plain Rust.
+///
+/// # Safety
+///
+/// As for [`Form::words`].
+#[inline(always)]
+unsafe fn words<F: Form>(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+    for i in 0..n {
+        // SAFETY: one of the bytes of each position, and its word.
+        unsafe { to.wrapping_add(i).write(F::word(a.wrapping_add(i).read(), b.wrapping_add(i).read())) };
+    }
 }
 
 /// Sums that are open: of a channel's products as they come, and of their upper halves.
@@ -79,13 +207,6 @@ impl Open {
     }
 }
 
-/// Puts the sums of four channels by position.
-#[inline(always)]
-fn put(open: [Open; CHANNELS], sums: &mut Sums) {
-    let [[a0, a1], [b0, b1], [c0, c1], [d0, d1]] = open.map(Open::both);
-    *sums = [a0, b0, c0, d0, a1, b1, c1, d1];
-}
-
 /// Bytes as they are.
 pub(crate) struct Signed;
 
@@ -93,62 +214,83 @@ pub(crate) struct Signed;
 const LEAST: i32 = 0x7f00;
 
 impl Form for Signed {
-    const BIAS: i32 = 0;
+    #[inline(always)]
+    fn word(a: u8, b: u8) -> i32 {
+        (b as i8 as i32).wrapping_shl(16).wrapping_add(a as i8 as i32)
+    }
 
     #[cfg(not(target_arch = "riscv32"))]
     #[inline(never)]
-    unsafe fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
-        let (mut x, mut weights) = (x, weights.cast::<[i8; CHANNELS]>());
-        let start = Open { mixed: added(taps).wrapping_neg(), upper: 0 };
-        let (mut a, mut b, mut c, mut d) = (start, start, start, start);
-        let end = x.wrapping_add(taps & !1);
-        // SAFETY: words and weights of two taps, then of a last one.
-        unsafe {
-            while x != end {
-                let [x0, x1] = x.cast::<[i32; 2]>().read();
-                let [w0, w1] = weights.cast::<[[i8; CHANNELS]; 2]>().read();
-                a.add_signed(two(x0, w0[0], x1, w1[0]));
-                b.add_signed(two(x0, w0[1], x1, w1[1]));
-                c.add_signed(two(x0, w0[2], x1, w1[2]));
-                d.add_signed(two(x0, w0[3], x1, w1[3]));
-                (x, weights) = (x.wrapping_add(2), weights.wrapping_add(2));
+    unsafe fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { words::<Signed>(a, b, to, n) }
+    }
+
+    #[cfg(target_arch = "riscv32")]
+    #[inline(always)]
+    unsafe fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { rv32::words(a, b, to, n) }
+    }
+
+    #[cfg(not(target_arch = "riscv32"))]
+    #[inline(never)]
+    unsafe fn fours(tile: &mut Tile) {
+        let sums = |x: *const i32, taps: usize, weights: *const u8| {
+            let (mut x, mut weights) = (x, weights.cast::<[i8; CHANNELS]>());
+            let start = Open { mixed: added(taps).wrapping_neg(), upper: 0 };
+            let (mut a, mut b, mut c, mut d) = (start, start, start, start);
+            // SAFETY: words and weights of a last tap, if taps are odd in number, then of two at a time.
+            unsafe {
+                if taps & 1 != 0 {
+                    let (x0, w) = (x.read(), weights.read());
+                    a.add_signed(two(x0, w[0], 0, 0));
+                    b.add_signed(two(x0, w[1], 0, 0));
+                    c.add_signed(two(x0, w[2], 0, 0));
+                    d.add_signed(two(x0, w[3], 0, 0));
+                    (x, weights) = (x.wrapping_add(1), weights.wrapping_add(1));
+                }
+                for _ in 0..taps >> 1 {
+                    let [x0, x1] = x.cast::<[i32; 2]>().read();
+                    let [w0, w1] = weights.cast::<[[i8; CHANNELS]; 2]>().read();
+                    a.add_signed(two(x0, w0[0], x1, w1[0]));
+                    b.add_signed(two(x0, w0[1], x1, w1[1]));
+                    c.add_signed(two(x0, w0[2], x1, w1[2]));
+                    d.add_signed(two(x0, w0[3], x1, w1[3]));
+                    (x, weights) = (x.wrapping_add(2), weights.wrapping_add(2));
+                }
             }
-            if taps & 1 != 0 {
-                let (x0, w) = (x.read(), weights.read());
-                a.add_signed(two(x0, w[0], 0, 0));
-                b.add_signed(two(x0, w[1], 0, 0));
-                c.add_signed(two(x0, w[2], 0, 0));
-                d.add_signed(two(x0, w[3], 0, 0));
-            }
-        }
-        put([a, b, c, d], sums);
+            [a.both(), b.both(), c.both(), d.both()]
+        };
+        // SAFETY: the caller's promise.
+        unsafe { tile.fours(sums) }
     }
 
     /// 38 instructions for the 16 products of two taps.
     #[cfg(target_arch = "riscv32")]
     #[inline(always)]
-    unsafe fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
+    unsafe fn fours(tile: &mut Tile) {
         // SAFETY: the caller's promise.
-        unsafe { rv32::sums(x, taps, weights, sums, added(taps).wrapping_neg()) }
+        unsafe { rv32::fours(tile, added(tile.taps).wrapping_neg()) }
     }
 
     #[inline(never)]
-    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
+    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8) -> [i32; POSITIONS] {
         let (mut x, mut weights) = (x, weights.cast::<i8>());
         let mut open = Open { mixed: added(taps).wrapping_neg(), upper: 0 };
-        let end = x.wrapping_add(taps & !1);
         // SAFETY: as above.
         unsafe {
-            while x != end {
+            if taps & 1 != 0 {
+                open.add_signed(two(x.read(), weights.read(), 0, 0));
+                (x, weights) = (x.wrapping_add(1), weights.wrapping_add(1));
+            }
+            for _ in 0..taps >> 1 {
                 let ([x0, x1], [w0, w1]) = (x.cast::<[i32; 2]>().read(), weights.cast::<[i8; 2]>().read());
                 open.add_signed(two(x0, w0, x1, w1));
                 (x, weights) = (x.wrapping_add(2), weights.wrapping_add(2));
             }
-            if taps & 1 != 0 {
-                open.add_signed(two(x.read(), weights.read(), 0, 0));
-            }
         }
-        [sums[0], sums[CHANNELS]] = open.both();
+        open.both()
     }
 
     #[inline(always)]
@@ -173,170 +315,90 @@ fn added(taps: usize) -> i32 {
 pub(crate) struct Biased;
 
 impl Form for Biased {
-    const BIAS: i32 = 0x0080_0080;
+    #[inline(always)]
+    fn word(a: u8, b: u8) -> i32 {
+        (a as i32 | (b as i32).wrapping_shl(16)) ^ 0x0080_0080
+    }
 
     #[cfg(not(kiln_armv6m))]
     #[inline(never)]
-    unsafe fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
-        let (mut a, mut b, mut c, mut d) = (Open::NONE, Open::NONE, Open::NONE, Open::NONE);
-        for tap in 0..taps {
-            // SAFETY: the word and the weights of a tap.
-            let (x, w) = unsafe {
-                (x.wrapping_add(tap).read() as u32, weights.cast::<[u8; CHANNELS]>().wrapping_add(tap).read())
-            };
-            a.add_unsigned(x.wrapping_mul(w[0] as u32));
-            b.add_unsigned(x.wrapping_mul(w[1] as u32));
-            c.add_unsigned(x.wrapping_mul(w[2] as u32));
-            d.add_unsigned(x.wrapping_mul(w[3] as u32));
-        }
-        put([a, b, c, d], sums);
+    unsafe fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { words::<Biased>(a, b, to, n) }
+    }
+
+    #[cfg(kiln_armv6m)]
+    #[inline(always)]
+    unsafe fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { armv6m::words(a, b, to, n) }
+    }
+
+    #[cfg(not(kiln_armv6m))]
+    #[inline(never)]
+    unsafe fn fours(tile: &mut Tile) {
+        let sums = |x: *const i32, taps: usize, weights: *const u8| {
+            let (mut a, mut b, mut c, mut d) = (Open::NONE, Open::NONE, Open::NONE, Open::NONE);
+            for tap in 0..taps {
+                // SAFETY: the word and the weights of a tap.
+                let (x, w) = unsafe {
+                    (x.wrapping_add(tap).read() as u32, weights.cast::<[u8; CHANNELS]>().wrapping_add(tap).read())
+                };
+                a.add_unsigned(x.wrapping_mul(w[0] as u32));
+                b.add_unsigned(x.wrapping_mul(w[1] as u32));
+                c.add_unsigned(x.wrapping_mul(w[2] as u32));
+                d.add_unsigned(x.wrapping_mul(w[3] as u32));
+            }
+            [a.both(), b.both(), c.both(), d.both()]
+        };
+        // SAFETY: the caller's promise.
+        unsafe { tile.fours(sums) }
     }
 
     /// 41 instructions for the 16 products of two taps.
     #[cfg(kiln_armv6m)]
     #[inline(always)]
-    unsafe fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
+    unsafe fn fours(tile: &mut Tile) {
         // SAFETY: the caller's promise.
-        unsafe { armv6m::sums(x, taps, weights, sums) }
+        unsafe { armv6m::fours(tile) }
     }
 
     #[inline(never)]
-    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
+    unsafe fn sums_of_one(x: *const i32, taps: usize, weights: *const u8) -> [i32; POSITIONS] {
         let mut open = Open::NONE;
         for tap in 0..taps {
             // SAFETY: the word and the weight of a tap.
             let (x, w) = unsafe { (x.wrapping_add(tap).read() as u32, weights.wrapping_add(tap).read()) };
             open.add_unsigned(x.wrapping_mul(w as u32));
         }
-        [sums[0], sums[CHANNELS]] = open.both();
+        open.both()
     }
 
     #[inline(never)]
     unsafe fn excess(x: *const i32, taps: usize) -> [i32; POSITIONS] {
-        let mut open = Open::NONE;
-        for tap in 0..taps {
-            // SAFETY: a word of the caller's.
-            open.add_unsigned(unsafe { x.wrapping_add(tap).read() } as u32);
-        }
-        open.both().map(|sum| sum.wrapping_shl(7))
-    }
-}
-
-/// Makes words of two positions' bytes. `steps` are 1, or 0 where a byte stands for all of them.
-///
-/// # Safety
-///
-/// There are `n` bytes at each source, or one where its step is 0, and `n` words at `to`.
-#[inline(never)]
-pub(crate) unsafe fn pair<F: Form>(sources: [*const u8; POSITIONS], steps: [usize; POSITIONS], to: *mut i32, n: usize) {
-    let ([mut a, mut b], mut to) = (sources.map(|source| source.cast::<i8>()), to);
-    let word = |a: i8, b: i8| (b as i32).wrapping_shl(16).wrapping_add(F::BIAS).wrapping_add(a as i32);
-    let mut left = n;
-    if steps == [1; POSITIONS] {
-        while left >= 4 {
-            // SAFETY: four of the bytes of each position, and their words.
+        let (mut x, mut left) = (x, taps);
+        let [mut first, mut second] = [0u32; POSITIONS];
+        while left > 0 {
+            // So many bytes of a position stay within its half.
+            let mut n = left.min(256);
+            left = left.wrapping_sub(n);
+            let mut both = 0u32;
+            // SAFETY: so many of the caller's words.
             unsafe {
-                let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a.cast::<[i8; 4]>().read(), b.cast::<[i8; 4]>().read());
-                to.cast::<[i32; 4]>().write([word(a0, b0), word(a1, b1), word(a2, b2), word(a3, b3)]);
-            }
-            (a, b, to) = (a.wrapping_add(4), b.wrapping_add(4), to.wrapping_add(4));
-            left = left.wrapping_sub(4);
-        }
-    }
-    while left > 0 {
-        // SAFETY: one of the bytes of each position, and its word.
-        unsafe { to.write(word(a.read(), b.read())) };
-        (a, b, to) = (a.wrapping_add(steps[0]), b.wrapping_add(steps[1]), to.wrapping_add(1));
-        left = left.wrapping_sub(1);
-    }
-}
-
-/// The constants of a layer's channels.
-pub(crate) struct Layer<'a> {
-    /// Their weights, then a start and a multiplier each, then their shifts.
-    pub(crate) weights: *const u8,
-    pub(crate) block: *const u8,
-    /// How many channels.
-    pub(crate) channels: usize,
-    /// Taps of a window.
-    pub(crate) taps: usize,
-    pub(crate) epilogue: &'a Epilogue,
-}
-
-impl Layer<'_> {
-    /// Computes the outputs of two positions.
-    ///
-    /// # Safety
-    ///
-    /// `x` has a word a tap; weights, block and outputs are there for every channel; words are aligned. There is a tap.
-    #[inline(never)]
-    pub(crate) unsafe fn tile<F: Form>(&self, x: *const i32, outputs: [*mut u8; POSITIONS]) {
-        let mut sums = [0; POSITIONS * CHANNELS];
-        let mut outputs = outputs;
-        let mut weights = self.weights;
-        let mut records = self.block.cast::<[i32; 2]>();
-        let mut shifts = records.wrapping_add(self.channels).cast::<u8>();
-        let mut left = self.channels;
-        // SAFETY: as the caller promises.
-        unsafe {
-            let excess = F::excess(x, self.taps);
-            while left > 0 {
-                let n = if left < CHANNELS { 1 } else { CHANNELS };
-                if n == 1 {
-                    F::sums_of_one(x, self.taps, weights, &mut sums);
-                } else {
-                    F::sums(x, self.taps, weights, &mut sums);
+                while n >= 4 {
+                    let [a, b, c, d] = x.cast::<[u32; 4]>().read();
+                    both = both.wrapping_add(a).wrapping_add(b).wrapping_add(c).wrapping_add(d);
+                    (x, n) = (x.wrapping_add(4), n.wrapping_sub(4));
                 }
-                let [first, second] = outputs;
-                let constants = Constants { records, shifts, n };
-                constants.finish(sums.as_ptr(), excess[0], first, self.epilogue);
-                constants.finish(sums.as_ptr().wrapping_add(CHANNELS), excess[1], second, self.epilogue);
-                weights = weights.wrapping_add(self.taps.wrapping_mul(n));
-                (records, shifts) = (records.wrapping_add(n), shifts.wrapping_add(n));
-                outputs = [first.wrapping_add(n), second.wrapping_add(n)];
-                left = left.wrapping_sub(n);
+                while n > 0 {
+                    both = both.wrapping_add(x.read() as u32);
+                    (x, n) = (x.wrapping_add(1), n.wrapping_sub(1));
+                }
             }
+            first = first.wrapping_add(both & 0xffff);
+            second = second.wrapping_add(both.wrapping_shr(16));
         }
-    }
-}
-
-/// The constants of some channels.
-#[repr(C)]
-struct Constants {
-    records: *const [i32; 2],
-    shifts: *const u8,
-    n: usize,
-}
-
-impl Constants {
-    /// Scales their sums, less `excess`.
-    ///
-    /// # Safety
-    ///
-    /// There is a record, a shift, a sum and an output for each; `n` is not 0.
-    #[cfg(not(kiln_armv6m))]
-    #[inline(never)]
-    unsafe fn finish(&self, sums: *const i32, excess: i32, output: *mut u8, epilogue: &Epilogue) {
-        let (mut records, mut shifts, mut sums, mut output) = (self.records, self.shifts, sums, output);
-        let end = records.wrapping_add(self.n);
-        while records != end {
-            // SAFETY: a channel's record, its shift, its sum, its output.
-            unsafe {
-                let [start, multiplier] = records.read();
-                let sum = sums.read().wrapping_sub(excess).wrapping_add(start);
-                output.write(finish(sum, multiplier, shifts.read(), epilogue) as u8);
-            }
-            (records, shifts) = (records.wrapping_add(1), shifts.wrapping_add(1));
-            (sums, output) = (sums.wrapping_add(1), output.wrapping_add(1));
-        }
-    }
-
-    /// As above: 36 instructions each, or 14 where a negative sum is the least output.
-    #[cfg(kiln_armv6m)]
-    #[inline(always)]
-    unsafe fn finish(&self, sums: *const i32, excess: i32, output: *mut u8, epilogue: &Epilogue) {
-        // SAFETY: as the caller promises.
-        unsafe { armv6m::finish(self, sums, &armv6m::Finish { excess, output, epilogue }) }
+        [first.wrapping_shl(7) as i32, second.wrapping_shl(7) as i32]
     }
 }
 
@@ -344,7 +406,7 @@ impl Constants {
 mod rv32 {
     use core::arch::asm;
 
-    use super::Sums;
+    use super::Tile;
 
     /// The products of one channel and two taps: their words in a5 and a7, weights behind a2.
     macro_rules! channel {
@@ -377,7 +439,7 @@ mod rv32 {
     }
 
     /// The products of one channel and one tap.
-    macro_rules! last {
+    macro_rules! odd {
         ($at:literal, $mixed:literal, $upper:literal) => {
             concat!(
                 "lb s2, ",
@@ -428,33 +490,107 @@ mod rv32 {
         };
     }
 
-    /// Four channels. Mixed sums, which begin with `start`, in t0 to t3; sums of upper halves in t4 to t6 and a6.
+    /// An output: the sum's place behind a0, the output's register; the channel's start, multiplier and shift are in t0 to t2, zero
+    /// point, least and largest output in t3 to t5. Labels of what is far from the usual way.
+    macro_rules! finish {
+        ($sum:literal, $output:literal, $negative:literal, $back:literal, $large:literal) => {
+            concat!(
+                "lw a5, ",
+                $sum,
+                "(a0)
+                add a5, a5, t0
+                bltz a5, ",
+                $negative,
+                "f
+                slli a5, a5, 2
+                mulh a5, a5, t1
+                addi a5, a5, 1
+                sra a5, a5, t2
+                addi a5, a5, 1
+                srai a5, a5, 1
+                add a5, a5, t3
+                bgt a5, t5, ",
+                $large,
+                "f
+                ",
+                $back,
+                ":
+                sb a5, 0(",
+                $output,
+                ")
+                "
+            )
+        };
+    }
+
+    /// Where the usual way of an output is left.
+    macro_rules! far {
+        ($negative:literal, $back:literal, $large:literal) => {
+            concat!(
+                $negative,
+                ":
+                bge t4, t3, 9f
+                slli a5, a5, 2
+                mulh a5, a5, t1
+                addi a5, a5, -1
+                sra a5, a5, t2
+                addi a5, a5, 1
+                srai a5, a5, 1
+                add a5, a5, t3
+                bge a5, t4, ",
+                $back,
+                "b
+                9:
+                mv a5, t4
+                j ",
+                $back,
+                "b
+                ",
+                $large,
+                ":
+                mv a5, t5
+                j ",
+                $back,
+                "b
+                "
+            )
+        };
+    }
+
+    /// Mixed sums, which begin with `start`, in t0 to t3; sums of upper halves in t4 to t6 and a6; the tile in a3.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums, start: i32) {
-        // SAFETY: it reads the words and weights that the caller promises, and writes sums.
+    pub(super) unsafe extern "C" fn fours(tile: &mut Tile, start: i32) {
+        // SAFETY: it reads the words and constants that the caller promises, and writes outputs and the tile.
         unsafe {
             asm!(
-                "mv t0, a4",
-                "mv t1, a4",
-                "mv t2, a4",
-                "mv t3, a4",
+                "mv a3, a0",
+                "mv s4, a1",
+                // Four channels.
+                "20:",
+                "lw a0, 0(a3)",
+                "lw a1, 4(a3)",
+                "lw a2, 8(a3)",
+                "mv t0, s4",
+                "mv t1, s4",
+                "mv t2, s4",
+                "mv t3, s4",
                 "li a4, 0x7f00",
                 "li t4, 0",
                 "li t5, 0",
                 "li t6, 0",
                 "li a6, 0",
                 "andi a5, a1, 1",
+                "srli a1, a1, 1",
                 "beqz a5, 1f",
                 "lw a5, 0(a0)",
-                last!("0", "t0", "t4"),
-                last!("1", "t1", "t5"),
-                last!("2", "t2", "t6"),
-                last!("3", "t3", "a6"),
+                odd!("0", "t0", "t4"),
+                odd!("1", "t1", "t5"),
+                odd!("2", "t2", "t6"),
+                odd!("3", "t3", "a6"),
                 "addi a0, a0, 4",
                 "addi a2, a2, 4",
-                "1:",
-                "srli a1, a1, 1",
                 "beqz a1, 4f",
+                "1:",
                 "andi a5, a1, 1",
                 "slli a1, a1, 3",
                 "add a1, a1, a0",
@@ -481,15 +617,51 @@ mod rv32 {
                 "addi a2, a2, 16",
                 "bne a0, a1, 2b",
                 "4:",
-                put!("0", "16", "t0", "t4"),
-                put!("4", "20", "t1", "t5"),
-                put!("8", "24", "t2", "t6"),
-                put!("12", "28", "t3", "a6"),
-                inout("a0") x => _,
-                inout("a1") taps => _,
-                inout("a2") weights => _,
-                in("a3") sums,
-                inout("a4") start => _,
+                "sw a2, 8(a3)",
+                put!("56", "72", "t0", "t4"),
+                put!("60", "76", "t1", "t5"),
+                put!("64", "80", "t2", "t6"),
+                put!("68", "84", "t3", "a6"),
+                // Their outputs: a0 goes through the sums, a1 records, a2 shifts, a4 and a7 outputs.
+                "mv a0, a3",
+                "addi s2, a3, 16",
+                "lw a1, 12(a3)",
+                "lw a2, 16(a3)",
+                "lw a4, 24(a3)",
+                "lw a7, 28(a3)",
+                "lw t3, 44(a3)",
+                "lw t4, 48(a3)",
+                "lw t5, 52(a3)",
+                "5:",
+                "lw t0, 0(a1)",
+                "lw t1, 4(a1)",
+                "lbu t2, 0(a2)",
+                "addi t2, t2, -1",
+                finish!("56", "a4", "10", "11", "13"),
+                finish!("72", "a7", "14", "15", "17"),
+                "addi a0, a0, 4",
+                "addi a1, a1, 8",
+                "addi a2, a2, 1",
+                "addi a4, a4, 1",
+                "addi a7, a7, 1",
+                "bne a0, s2, 5b",
+                "lw a5, 20(a3)",
+                "sw a1, 12(a3)",
+                "sw a2, 16(a3)",
+                "addi a5, a5, -1",
+                "sw a4, 24(a3)",
+                "sw a7, 28(a3)",
+                "sw a5, 20(a3)",
+                "bnez a5, 20b",
+                "j 21f",
+                far!("10", "11", "13"),
+                far!("14", "15", "17"),
+                "21:",
+                inout("a0") tile => _,
+                inout("a1") start => _,
+                out("a2") _,
+                out("a3") _,
+                out("a4") _,
                 out("a5") _,
                 out("a6") _,
                 out("a7") _,
@@ -502,6 +674,66 @@ mod rv32 {
                 out("t6") _,
                 out("s2") _,
                 out("s3") _,
+                out("s4") _,
+                options(nostack),
+            );
+        }
+    }
+
+    /// A word.
+    macro_rules! word {
+        ($at:literal, $to:literal) => {
+            concat!(
+                "lb a4, ",
+                $at,
+                "(a0)
+                lb a5, ",
+                $at,
+                "(a1)
+                slli a5, a5, 16
+                add a4, a4, a5
+                sw a4, ",
+                $to,
+                "(a2)
+                "
+            )
+        };
+    }
+
+    /// 6 instructions a word.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: it reads the bytes and writes the words that the caller promises.
+        unsafe {
+            asm!(
+                "slli a3, a3, 2",
+                "add a3, a3, a2",
+                "addi a6, a3, -16",
+                "bltu a6, a2, 3f",
+                "2:",
+                word!("0", "0"),
+                word!("1", "4"),
+                word!("2", "8"),
+                word!("3", "12"),
+                "addi a0, a0, 4",
+                "addi a1, a1, 4",
+                "addi a2, a2, 16",
+                "bgeu a6, a2, 2b",
+                "3:",
+                "beq a2, a3, 4f",
+                word!("0", "0"),
+                "addi a0, a0, 1",
+                "addi a1, a1, 1",
+                "addi a2, a2, 4",
+                "j 3b",
+                "4:",
+                inout("a0") a => _,
+                inout("a1") b => _,
+                inout("a2") to => _,
+                inout("a3") n => _,
+                out("a4") _,
+                out("a5") _,
+                out("a6") _,
                 options(nostack),
             );
         }
@@ -512,109 +744,10 @@ mod rv32 {
 mod armv6m {
     use core::arch::asm;
 
-    use super::{Constants, Sums};
-    use crate::arithmetic::Epilogue;
+    use super::Tile;
     use crate::scalar::assembly::high_product;
 
-    /// What sums become outputs with.
-    #[repr(C)]
-    pub(super) struct Finish<'a> {
-        pub(super) excess: i32,
-        pub(super) output: *mut u8,
-        pub(super) epilogue: &'a Epilogue,
-    }
-
-    /// [`Constants::finish`](super::Constants): sums behind r7, records behind r6, shifts behind r3; in r8 to r12 the excess, negative, how
-    /// far outputs are from shifts, zero point, least and largest output; in lr the records' end.
-    #[inline(never)]
-    pub(super) unsafe extern "C" fn finish(constants: &Constants, sums: *const i32, finish: &Finish<'_>) {
-        // SAFETY: the registers that a compiler may want back are pushed and popped; it reads and writes what the caller promises.
-        unsafe {
-            asm!(
-                "push {{r4, r5, r6, r7}}",
-                "mov r4, r8",
-                "mov r5, r9",
-                "mov r6, r10",
-                "mov r7, r11",
-                "push {{r4, r5, r6, r7}}",
-                "movs r7, r1",
-                "ldm r0!, {{r3, r4, r5}}",
-                "movs r6, r3",
-                "movs r3, r4",
-                "lsls r5, r5, #3",
-                "adds r5, r5, r6",
-                "mov lr, r5",
-                "ldm r2!, {{r0, r1, r4}}",
-                "rsbs r0, r0, #0",
-                "mov r8, r0",
-                "subs r1, r1, r3",
-                "mov r9, r1",
-                "adds r4, r4, #4",
-                "ldm r4!, {{r0, r1, r2}}",
-                "mov r10, r0",
-                "mov r11, r1",
-                "mov r12, r2",
-                "b 2f",
-                // A negative sum.
-                "1:",
-                "mov r0, r11",
-                "cmp r0, r10",
-                "bge 5f",
-                "b 3f",
-                // What is scaled to a negative number.
-                "6:",
-                "subs r0, r0, #2",
-                "asrs r0, r0, r1",
-                "adcs r0, r0, r2",
-                "cmp r0, r11",
-                "bge 5f",
-                "mov r0, r11",
-                "b 5f",
-                // A channel.
-                "2:",
-                "ldm r7!, {{r0}}",
-                "ldm r6!, {{r4, r5}}",
-                "add r0, r0, r8",
-                "adds r4, r4, r0",
-                "bmi 1b",
-                "3:",
-                high_product!("r4", "r5", "r0", "r1", "r2"),
-                "ldrb r1, [r3]",
-                "mov r2, r10",
-                "adds r0, r4, #1",
-                "ble 6b",
-                "asrs r0, r0, r1",
-                "adcs r0, r0, r2",
-                "cmp r0, r12",
-                "bgt 4f",
-                "5:",
-                "mov r2, r9",
-                "strb r0, [r3, r2]",
-                "adds r3, r3, #1",
-                "cmp r6, lr",
-                "bne 2b",
-                "b 7f",
-                "4:",
-                "mov r0, r12",
-                "b 5b",
-                "7:",
-                "pop {{r4, r5, r6, r7}}",
-                "mov r8, r4",
-                "mov r9, r5",
-                "mov r10, r6",
-                "mov r11, r7",
-                "pop {{r4, r5, r6, r7}}",
-                inout("r0") constants => _,
-                inout("r1") sums => _,
-                inout("r2") finish => _,
-                out("r3") _,
-                out("r12") _,
-                out("lr") _,
-            );
-        }
-    }
-
-    /// The products of one tap: its word in `$x`, weights from `$at` on behind r2.
+    /// The products of one tap: its word in `$x`, weights from `$a` on behind r2.
     macro_rules! tap {
         ($x:literal, $a:literal, $b:literal, $c:literal, $d:literal) => {
             concat!(
@@ -682,11 +815,13 @@ mod armv6m {
         };
     }
 
-    /// Four channels: words of two taps in r3 and r5; mixed sums in r8, r10, r12 and r6, sums of upper halves in r9, r11, lr and r7.
+    /// While products are added up: words of two taps in r3 and r5; mixed sums in r8, r10, r12 and r6, sums of upper halves in r9,
+    /// r11, lr and r7. Then for each position: sums behind r7, records behind r6, shifts behind r3; in r8 to r12 the excess,
+    /// negative, how far outputs are from shifts, zero point, least and largest output. On the stack the tile.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn sums(x: *const i32, taps: usize, weights: *const u8, sums: &mut Sums) {
-        // SAFETY: the registers that a compiler may want back are pushed and popped; it reads the words and weights that the
-        // caller promises, and writes sums.
+    pub(super) unsafe extern "C" fn fours(tile: &mut Tile) {
+        // SAFETY: the registers that a compiler may want back are pushed and popped; it reads the words and constants that the
+        // caller promises, and writes outputs and the tile.
         unsafe {
             asm!(
                 "push {{r4, r5, r6, r7}}",
@@ -694,7 +829,11 @@ mod armv6m {
                 "mov r5, r9",
                 "mov r6, r10",
                 "mov r7, r11",
-                "push {{r3, r4, r5, r6, r7}}",
+                "push {{r0, r4, r5, r6, r7}}",
+                // Four channels.
+                "10:",
+                "ldr r3, [sp]",
+                "ldm r3!, {{r0, r1, r2}}",
                 "movs r6, #0",
                 "movs r7, #0",
                 "mov r8, r6",
@@ -703,19 +842,16 @@ mod armv6m {
                 "mov r11, r6",
                 "mov r12, r6",
                 "mov lr, r6",
-                "lsls r1, r1, #2",
-                "adds r1, r1, r0",
-                "subs r3, r1, r0",
-                "lsrs r3, r3, #3",
+                "lsrs r3, r1, #1",
                 "bcc 1f",
                 "ldm r0!, {{r5}}",
                 tap!("r5", "0", "1", "2", "3"),
                 "adds r2, r2, #4",
                 "1:",
-                "cmp r0, r1",
+                "lsls r1, r3, #3",
                 "beq 4f",
-                "subs r3, r1, r0",
-                "lsrs r3, r3, #4",
+                "adds r1, r1, r0",
+                "lsrs r3, r3, #1",
                 "bcc 2f",
                 // Into the middle: the second pair of taps is the first that there is.
                 "subs r2, r2, #8",
@@ -732,23 +868,165 @@ mod armv6m {
                 "cmp r0, r1",
                 "bne 2b",
                 "4:",
-                "pop {{r3}}",
-                put!("0", "16", "r8", "r9"),
-                put!("4", "20", "r10", "r11"),
-                put!("8", "24", "r12", "lr"),
-                put!("12", "28", "r6", "r7"),
-                "pop {{r4, r5, r6, r7}}",
+                "ldr r3, [sp]",
+                "str r2, [r3, #8]",
+                put!("56", "72", "r8", "r9"),
+                put!("60", "76", "r10", "r11"),
+                put!("64", "80", "r12", "lr"),
+                put!("68", "84", "r6", "r7"),
+                "movs r7, r3",
+                "adds r7, r7, #44",
+                "ldm r7!, {{r0, r1, r2}}",
+                "mov r10, r0",
+                "mov r11, r1",
+                "mov r12, r2",
+                "ldr r0, [r3, #24]",
+                "ldr r1, [r3, #32]",
+                "bl 11f",
+                "ldr r3, [sp]",
+                "str r0, [r3, #24]",
+                "ldr r0, [r3, #28]",
+                "ldr r1, [r3, #36]",
+                "bl 11f",
+                "ldr r2, [sp]",
+                "str r0, [r2, #28]",
+                "str r6, [r2, #12]",
+                "str r3, [r2, #16]",
+                "ldr r0, [r2, #20]",
+                "subs r0, r0, #1",
+                "str r0, [r2, #20]",
+                "beq 20f",
+                "b 10b",
+                // The outputs of a position, from r0 on, with r1 too much in their sums.
+                "11:",
+                "rsbs r1, r1, #0",
+                "mov r8, r1",
+                "ldr r6, [r3, #12]",
+                "ldr r3, [r3, #16]",
+                "subs r0, r0, r3",
+                "mov r9, r0",
+                "b 15f",
+                // A negative sum.
+                "12:",
+                "mov r0, r11",
+                "cmp r0, r10",
+                "bge 17f",
+                "b 16f",
+                // What is scaled to a negative number.
+                "13:",
+                "subs r0, r0, #2",
+                "asrs r0, r0, r1",
+                "adcs r0, r0, r2",
+                "cmp r0, r11",
+                "bge 17f",
+                "mov r0, r11",
+                "b 17f",
+                "14:",
+                "mov r0, r12",
+                "b 17f",
+                // A channel.
+                "15:",
+                "ldm r7!, {{r0}}",
+                "ldm r6!, {{r4, r5}}",
+                "add r0, r0, r8",
+                "adds r4, r4, r0",
+                "bmi 12b",
+                "16:",
+                high_product!("r4", "r5", "r0", "r1", "r2"),
+                "ldrb r1, [r3]",
+                "mov r2, r10",
+                "adds r0, r4, #1",
+                "ble 13b",
+                "asrs r0, r0, r1",
+                "adcs r0, r0, r2",
+                "cmp r0, r12",
+                "bgt 14b",
+                "17:",
+                "mov r2, r9",
+                "strb r0, [r3, r2]",
+                "adds r3, r3, #1",
+                // The shifts of four channels begin at multiples of four.
+                "lsls r0, r3, #30",
+                "bne 15b",
+                "adds r0, r3, r2",
+                "bx lr",
+                "20:",
+                "pop {{r0, r4, r5, r6, r7}}",
                 "mov r8, r4",
                 "mov r9, r5",
                 "mov r10, r6",
                 "mov r11, r7",
                 "pop {{r4, r5, r6, r7}}",
-                inout("r0") x => _,
-                inout("r1") taps => _,
-                inout("r2") weights => _,
-                inout("r3") sums => _,
+                inout("r0") tile => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
                 out("r12") _,
                 out("lr") _,
+            );
+        }
+    }
+
+    /// A word.
+    macro_rules! word {
+        ($at:literal, $to:literal) => {
+            concat!(
+                "ldrb r4, [r0, #",
+                $at,
+                "]
+                ldrb r5, [r1, #",
+                $at,
+                "]
+                lsls r5, r5, #16
+                orrs r4, r4, r5
+                eors r4, r4, r6
+                str r4, [r2, #",
+                $to,
+                "]
+                "
+            )
+        };
+    }
+
+    /// 7 instructions a word.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn words(a: *const u8, b: *const u8, to: *mut i32, n: usize) {
+        // SAFETY: the registers that a compiler may want back are pushed and popped; it reads the bytes and writes the words that
+        // the caller promises.
+        unsafe {
+            asm!(
+                "push {{r4, r5, r6}}",
+                "movs r6, #128",
+                "lsls r4, r6, #16",
+                "orrs r6, r6, r4",
+                "subs r3, r3, #4",
+                "bcc 3f",
+                "2:",
+                word!("0", "0"),
+                word!("1", "4"),
+                word!("2", "8"),
+                word!("3", "12"),
+                "adds r0, r0, #4",
+                "adds r1, r1, #4",
+                "adds r2, r2, #16",
+                "subs r3, r3, #4",
+                "bcs 2b",
+                "3:",
+                "adds r3, r3, #4",
+                "beq 5f",
+                "4:",
+                word!("0", "0"),
+                "adds r0, r0, #1",
+                "adds r1, r1, #1",
+                "adds r2, r2, #4",
+                "subs r3, r3, #1",
+                "bne 4b",
+                "5:",
+                "pop {{r4, r5, r6}}",
+                inout("r0") a => _,
+                inout("r1") b => _,
+                inout("r2") to => _,
+                inout("r3") n => _,
             );
         }
     }
