@@ -1,13 +1,14 @@
 //! int8 convolution of one group as a product of matrices ([`crate::tiled`]), for CPUs that multiply one number at a time.
 //!
-//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap; then the output
+//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap, and for
+//! sums; then the output
 //! image. Rows are output image rows. The walk is the plain convolution's, but two pixels at a time, across the ends of rows: both
 //! windows are read before the first of their outputs is written, and nothing is read of them afterwards.
 
 use kiln_core::{Call, Direction, Row};
 
 use crate::conv2d::Conv2dParameters;
-use crate::tiled::{Biased, Form, Signed, Tile};
+use crate::tiled::{Biased, Form, POSITIONS, ROOM, Signed, Tile};
 
 /// int8 convolution on CPUs whose loads of signed bytes have immediate offsets.
 pub const CONV2D_TILED_S8: Row =
@@ -37,40 +38,38 @@ fn check(call: &Call<'_>) -> bool {
         && call.input(2).holds(outputs, 9)
         && taps(p).is_some_and(|taps| {
             let weights = taps.checked_mul(outputs);
-            weights.is_some_and(|n| call.input(1).holds(n, 1)) && call.scratch(0).holds(taps, 4)
+            weights.is_some_and(|n| call.input(1).holds(n, 1))
+                && taps.checked_add(ROOM).is_some_and(|n| call.scratch(0).holds(n, 4))
         })
 }
 
 unsafe fn run<F: Form>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let scratch = call.scratch(0).ptr.cast::<i32>();
-    let mut tile = Tile::new(scratch, taps(p).unwrap_or(0), p.epilogue);
+    let mut tile = Tile::new(call.scratch(0).ptr.cast(), taps(p).unwrap_or(0), &p.epilogue);
     let mut walk = Walk::new(call, p);
     while walk.left > 0 {
-        walk.next();
-        // SAFETY: `check` proved that scratch holds a word a tap, that taps inside the image are inside its window, that
+        tile.outputs = walk.next();
+        // SAFETY: `check` proved that scratch holds a word a tap and sums, that taps inside the image are inside its window, that
         // weights and constants are there for every channel, that there is a tap, and the alignment of words.
         unsafe {
             if walk.inside() {
-                walk.gather_inside::<F>(scratch);
+                walk.gather_inside::<F>(tile.x);
             } else {
-                walk.gather_edges::<F>(scratch);
+                walk.gather_edges::<F>(tile.x);
             }
-            let outputs = [walk.first.output, walk.second.output];
-            tile.run::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize, outputs);
+            tile.run::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize);
         }
     }
 }
 
-/// A pixel to compute.
+/// Where a window lies.
 #[derive(Clone, Copy)]
-struct Pixel {
+struct Place {
     /// The byte under the first tap; outside the image a pointer that is not used.
     source: *const u8,
     /// Its row and its column there.
     y: i32,
     x: i32,
-    output: *mut u8,
 }
 
 /// The pixels of a call, two after two.
@@ -79,13 +78,14 @@ struct Walk<'a> {
     p: &'a Conv2dParameters,
     /// Pixels to come.
     left: usize,
-    /// The one after the two: its row, counted over all images, and how many of that row follow it.
+    /// The one after the two: its row, counted over all images, how many of that row follow it, its window, its outputs.
     row: u32,
     follow: u32,
-    pixel: Pixel,
-    /// The two; the same twice where it is alone.
-    first: Pixel,
-    second: Pixel,
+    place: Place,
+    output: *mut u8,
+    /// The windows of the two; the same twice where it is alone.
+    first: Place,
+    second: Place,
 }
 
 impl<'a> Walk<'a> {
@@ -93,14 +93,15 @@ impl<'a> Walk<'a> {
     fn new(call: &'a Call<'a>, p: &'a Conv2dParameters) -> Walk<'a> {
         let rows = call.rows.end.saturating_sub(call.rows.begin);
         let up = call.direction == Direction::Up;
-        let none = Pixel { source: core::ptr::null(), y: 0, x: 0, output: core::ptr::null_mut() };
+        let none = Place { source: core::ptr::null(), y: 0, x: 0 };
         let mut walk = Walk {
             call,
             p,
             left: (rows as usize).wrapping_mul(p.spatial.output.width as usize),
             row: if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) },
             follow: 0,
-            pixel: none,
+            place: none,
+            output: core::ptr::null_mut(),
             first: none,
             second: none,
         };
@@ -118,27 +119,30 @@ impl<'a> Walk<'a> {
         let y = self.row.wrapping_sub(image.wrapping_mul(s.output.height));
         self.follow = s.output.width.wrapping_sub(1);
         let x = if self.call.direction == Direction::Up { 0 } else { self.follow };
-        self.pixel.output = s.output.pixel(self.call.output(0), image, y, x);
-        let y = y.wrapping_mul(s.strides[0]).wrapping_sub(s.pads[0]) as i32;
-        let x = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]) as i32;
-        (self.pixel.y, self.pixel.x) = (y, x);
+        self.output = s.output.pixel(self.call.output(0), image, y, x);
+        let y = y.wrapping_mul(s.strides[0]).wrapping_sub(s.pads[0]);
+        let x = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]);
+        (self.place.y, self.place.x) = (y as i32, x as i32);
         // Signed, as wrapping arithmetic is.
-        let down = (y as isize).wrapping_mul(s.input.row_pitch as isize);
-        let right = (x as isize).wrapping_mul(s.input.pixel_pitch as isize);
+        let down = (y as i32 as isize).wrapping_mul(s.input.row_pitch as isize);
+        let right = (x as i32 as isize).wrapping_mul(s.input.pixel_pitch as isize);
         let image = s.input.pixel(self.call.input(0), image, 0, 0);
-        self.pixel.source = image.wrapping_offset(down.wrapping_add(right));
+        self.place.source = image.wrapping_offset(down.wrapping_add(right));
     }
 
-    /// Goes to the next two pixels.
-    #[inline(always)]
-    fn next(&mut self) {
-        self.first = self.pixel;
+    /// Goes to the next two pixels and says where their outputs are.
+    #[inline(never)]
+    fn next(&mut self) -> [*mut u8; POSITIONS] {
+        let first = self.output;
+        (self.first, self.second) = (self.place, self.place);
         self.go_on();
-        self.second = self.first;
-        if self.left > 0 {
-            self.second = self.pixel;
-            self.go_on();
+        if self.left == 0 {
+            return [first; POSITIONS];
         }
+        let second = self.output;
+        self.second = self.place;
+        self.go_on();
+        [first, second]
     }
 
     /// Goes past a pixel.
@@ -156,23 +160,24 @@ impl<'a> Walk<'a> {
         if !up {
             (right, output) = (right.wrapping_neg(), output.wrapping_neg());
         }
-        let pixel = &mut self.pixel;
-        pixel.x = pixel.x.wrapping_add(right as i32);
-        pixel.source = pixel.source.wrapping_offset(right.wrapping_mul(s.input.pixel_pitch as isize));
-        pixel.output = pixel.output.wrapping_offset(output);
+        self.place.x = self.place.x.wrapping_add(right as i32);
+        self.place.source = self.place.source.wrapping_offset(right.wrapping_mul(s.input.pixel_pitch as isize));
+        self.output = self.output.wrapping_offset(output);
     }
 
     /// Whether both windows are inside the image.
     #[inline(never)]
     fn inside(&self) -> bool {
         let s = &self.p.spatial;
-        let last = |axis: usize| s.kernel[axis].wrapping_sub(1).wrapping_mul(s.dilations[axis]);
-        let (down, right) = (last(0), last(1));
-        let inside = |pixel: &Pixel| {
-            let within = |at: i32, last: u32, size: u32| at >= 0 && (at as u32).wrapping_add(last) < size;
-            within(pixel.y, down, s.input.height) && within(pixel.x, right, s.input.width)
+        // What is outside at the top or on the left is a large number. The sums stay within 32 bits.
+        let within = |axis: usize, at: i32, size: u32| {
+            let last = s.kernel[axis].wrapping_sub(1).wrapping_mul(s.dilations[axis]);
+            at >= 0 && (at as u32).wrapping_add(last) < size
         };
-        inside(&self.first) && inside(&self.second)
+        within(0, self.first.y.min(self.second.y), s.input.height)
+            && within(0, self.first.y.max(self.second.y), s.input.height)
+            && within(1, self.first.x.min(self.second.x), s.input.width)
+            && within(1, self.first.x.max(self.second.x), s.input.width)
     }
 
     /// Makes words of windows inside the image.
@@ -187,17 +192,17 @@ impl<'a> Walk<'a> {
         let (depth, width) = (self.p.group_inputs as usize, s.kernel[1] as usize);
         // Where taps follow one another without a gap, all of a window row is one run.
         let (runs, length) = if right == depth { (1, depth.wrapping_mul(width)) } else { (width, depth) };
-        let (mut to, mut first, between) = (to, self.first.source, self.second.source.addr());
-        let between = between.wrapping_sub(first.addr());
+        let between = self.second.source.addr().wrapping_sub(self.first.source.addr());
+        let (mut to, mut line) = (to, self.first.source);
         for _ in 0..s.kernel[0] {
-            let mut from = first;
+            let mut from = line;
             for _ in 0..runs {
                 // SAFETY: a run of each window, and its words.
                 unsafe { F::words(from, from.wrapping_add(between), to, length) };
                 to = to.wrapping_add(length);
                 from = from.wrapping_add(right);
             }
-            first = first.wrapping_add(down);
+            line = line.wrapping_add(down);
         }
     }
 
@@ -210,36 +215,47 @@ impl<'a> Walk<'a> {
     unsafe fn gather_edges<F: Form>(&self, to: *mut i32) {
         let s = &self.p.spatial;
         let (down, right) = s.tap_steps();
-        let depth = self.p.group_inputs as usize;
         let mut to = to;
-        let (mut first, mut second) = (self.first, self.second);
+        // How far a tap lies from the first.
+        let (mut y, mut line) = (0, 0usize);
         for _ in 0..s.kernel[0] {
-            let (mut a, mut b) = (first, second);
+            let (mut x, mut far) = (0, line);
             for _ in 0..s.kernel[1] {
-                let inside = |pixel: &Pixel| (pixel.y as u32) < s.input.height && (pixel.x as u32) < s.input.width;
-                // SAFETY: a tap's bytes of each window that has it inside the image, and their words.
-                unsafe {
-                    match (inside(&a), inside(&b)) {
-                        (true, true) => F::words(a.source, b.source, to, depth),
-                        (a_inside, b_inside) => {
-                            let zero = self.p.epilogue.input_zero as u8;
-                            for i in 0..depth {
-                                let a = if a_inside { a.source.wrapping_add(i).read() } else { zero };
-                                let b = if b_inside { b.source.wrapping_add(i).read() } else { zero };
-                                to.wrapping_add(i).write(F::word(a, b));
-                            }
-                        }
-                    }
-                }
-                to = to.wrapping_add(depth);
-                for pixel in [&mut a, &mut b] {
-                    pixel.source = pixel.source.wrapping_add(right);
-                    pixel.x = pixel.x.wrapping_add(s.dilations[1] as i32);
-                }
+                // SAFETY: the words of a tap.
+                unsafe { self.gather_tap::<F>(y, x, far, to) };
+                to = to.wrapping_add(self.p.group_inputs as usize);
+                far = far.wrapping_add(right);
+                x = s.dilations[1].wrapping_add(x);
             }
-            for pixel in [&mut first, &mut second] {
-                pixel.source = pixel.source.wrapping_add(down);
-                pixel.y = pixel.y.wrapping_add(s.dilations[0] as i32);
+            line = line.wrapping_add(down);
+            y = s.dilations[0].wrapping_add(y);
+        }
+    }
+
+    /// Makes the words of a tap that lies so many rows, columns and bytes from the first.
+    ///
+    /// # Safety
+    ///
+    /// Where the tap is inside the image it can be read, and `to` has a word a channel.
+    #[inline(always)]
+    unsafe fn gather_tap<F: Form>(&self, y: u32, x: u32, far: usize, to: *mut i32) {
+        let s = &self.p.spatial;
+        let inside = |place: &Place| {
+            (place.y as u32).wrapping_add(y) < s.input.height && (place.x as u32).wrapping_add(x) < s.input.width
+        };
+        let (a_inside, b_inside) = (inside(&self.first), inside(&self.second));
+        let (a, b) = (self.first.source.wrapping_add(far), self.second.source.wrapping_add(far));
+        let depth = self.p.group_inputs as usize;
+        // SAFETY: bytes of taps inside the image, and the words.
+        unsafe {
+            if a_inside && b_inside {
+                return F::words(a, b, to, depth);
+            }
+            let zero = self.p.epilogue.input_zero as u8;
+            for i in 0..depth {
+                let a = if a_inside { a.wrapping_add(i).read() } else { zero };
+                let b = if b_inside { b.wrapping_add(i).read() } else { zero };
+                to.wrapping_add(i).write(F::word(a, b));
             }
         }
     }
@@ -256,8 +272,8 @@ pub(crate) mod host {
     use crate::conv2d_paired::host::channels;
     use crate::lag;
     use crate::table::{Emit, Kernel, Operation};
-    use crate::tiled::POSITIONS;
     use crate::tiled::host::{Packing, emit as emit_constants, suit};
+    use crate::workload::Workload;
 
     pub(crate) const CONV2D_TILED_S8: Kernel = Kernel {
         number: super::CONV2D_TILED_S8.number(),
@@ -270,7 +286,7 @@ pub(crate) mod host {
         lag: lag_of,
         portable: super::CONV2D_TILED_S8,
         native: None,
-        work: None,
+        work: Some(work),
     };
 
     pub(crate) const CONV2D_TILED_BIASED_S8: Kernel = Kernel {
@@ -284,7 +300,7 @@ pub(crate) mod host {
         lag: lag_of,
         portable: super::CONV2D_TILED_BIASED_S8,
         native: None,
-        work: None,
+        work: Some(work),
     };
 
     fn applies(operation: &Operation<'_>, packing: Packing) -> bool {
@@ -296,12 +312,30 @@ pub(crate) mod host {
         emit.input(0);
         channels(operation, |channels| emit_constants(channels, packing, emit));
         let taps = parameters(operation, DType::I8).and_then(|(_, p)| taps(&p));
-        emit.scratch(4 * taps.unwrap_or(0) as u64);
+        emit.scratch(4 * (taps.unwrap_or(0) + ROOM) as u64);
         finish(operation, DType::I8, emit)
     }
 
     fn lag_of(operation: &Operation<'_>, input: usize, direction: Direction) -> Option<u64> {
         let (_, p) = parameters(operation, DType::I8).filter(|_| input == 0)?;
         lag::tiles(&p.spatial, operation.output.ty.shape.dim(0), POSITIONS as u32, direction)
+    }
+
+    /// Taps multiplied by four channels and by one, tiles, outputs; what is gathered is counted by pixels.
+    fn work(operation: &Operation<'_>) -> Option<Workload> {
+        let (_, p) = parameters(operation, DType::I8)?;
+        let [x, w, ..] = operation.inputs else { return None };
+        let inputs = [x.ty, w.ty];
+        let plain = Workload::of(&operation.op, &inputs, &operation.output.ty);
+        let (taps, channels) = (taps(&p)? as f64, p.spatial.output.channels);
+        let tiles = (plain.vectors / 2.0).ceil();
+        Some(Workload {
+            products: tiles * taps * f64::from(channels / 4),
+            lines: tiles * taps * f64::from(channels % 4),
+            padding: 0.0,
+            outputs: tiles * f64::from(channels),
+            vectors: tiles,
+            ..plain
+        })
     }
 }

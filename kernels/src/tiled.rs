@@ -18,16 +18,16 @@ use crate::scalar::finish;
 pub(crate) const POSITIONS: usize = 2;
 /// Channels computed together.
 pub(crate) const CHANNELS: usize = 4;
-/// Sums of four channels: of the first position every channel's, then of the second.
-type Sums = [i32; POSITIONS * CHANNELS];
+/// Words behind those of the taps: room for sums.
+pub(crate) const ROOM: usize = POSITIONS * CHANNELS;
 
 /// Two positions and what they are multiplied by. The body of a form goes through weights, records, shifts, groups and outputs.
 #[repr(C)]
-pub(crate) struct Tile {
-    /// The positions, a word a tap.
-    x: *const i32,
+pub(crate) struct Tile<'a> {
+    /// The positions, a word a tap; then [`ROOM`].
+    pub(crate) x: *mut i32,
     /// Taps, at least 1.
-    taps: usize,
+    pub(crate) taps: usize,
     /// Weights, a byte a tap and channel.
     weights: *const u8,
     /// What a channel's sum starts from, and its multiplier.
@@ -37,38 +37,30 @@ pub(crate) struct Tile {
     /// Fours of channels left.
     groups: usize,
     /// Where the outputs of each position go; both may be the same place.
-    outputs: [*mut u8; POSITIONS],
+    pub(crate) outputs: [*mut u8; POSITIONS],
     /// What the sums of each position have too much, whatever the channel.
     excess: [i32; POSITIONS],
-    epilogue: Epilogue,
-    /// Room for sums.
-    sums: Sums,
+    epilogue: &'a Epilogue,
 }
 
-impl Tile {
+impl<'a> Tile<'a> {
     /// A tile over `taps` words at `x`.
     #[inline(always)]
-    pub(crate) fn new(x: *const i32, taps: usize, epilogue: Epilogue) -> Tile {
+    pub(crate) fn new(x: *mut i32, taps: usize, epilogue: &'a Epilogue) -> Tile<'a> {
         let (records, outputs) = (core::ptr::null(), [core::ptr::null_mut(); POSITIONS]);
         let (weights, shifts) = (core::ptr::null(), core::ptr::null());
-        Tile { x, taps, weights, records, shifts, groups: 0, outputs, excess: [0; 2], epilogue, sums: [0; 8] }
+        Tile { x, taps, weights, records, shifts, groups: 0, outputs, excess: [0; POSITIONS], epilogue }
     }
 
     /// Computes the outputs of two positions over constants as `host::emit` makes them.
     ///
     /// # Safety
     ///
-    /// `x` has a word a tap; `weights` has a byte a tap and channel, `block` 9 bytes a channel, each output one; `block` is aligned to
-    /// 4 bytes.
+    /// `x` has a word a tap and [`ROOM`]; `weights` has a byte a tap and channel, `block` 9 bytes a channel, each output one; `block` is
+    /// aligned to 4 bytes.
     #[inline(never)]
-    pub(crate) unsafe fn run<F: Form>(
-        &mut self,
-        weights: *const u8,
-        block: *const u8,
-        channels: usize,
-        outputs: [*mut u8; POSITIONS],
-    ) {
-        (self.weights, self.records, self.outputs) = (weights, block.cast(), outputs);
+    pub(crate) unsafe fn run<F: Form>(&mut self, weights: *const u8, block: *const u8, channels: usize) {
+        (self.weights, self.records) = (weights, block.cast());
         self.shifts = block.wrapping_add(channels.wrapping_mul(8));
         self.groups = channels >> 2;
         // SAFETY: as the caller promises.
@@ -118,7 +110,7 @@ impl Tile {
             let [start, multiplier] = self.records.read();
             let shift = self.shifts.read();
             let output = |sum: i32, excess: i32| {
-                finish(sum.wrapping_sub(excess).wrapping_add(start), multiplier, shift, &self.epilogue) as u8
+                finish(sum.wrapping_sub(excess).wrapping_add(start), multiplier, shift, self.epilogue) as u8
             };
             let (first, second) = (output(first, self.excess[0]), output(second, self.excess[1]));
             self.outputs[0].write(first);
@@ -146,7 +138,7 @@ pub(crate) trait Form {
     /// # Safety
     ///
     /// As for [`Tile::run`]; there is one.
-    unsafe fn fours(tile: &mut Tile);
+    unsafe fn fours(tile: &mut Tile<'_>);
 
     /// Sums of one channel.
     ///
@@ -235,7 +227,7 @@ impl Form for Signed {
 
     #[cfg(not(target_arch = "riscv32"))]
     #[inline(never)]
-    unsafe fn fours(tile: &mut Tile) {
+    unsafe fn fours(tile: &mut Tile<'_>) {
         let sums = |x: *const i32, taps: usize, weights: *const u8| {
             let (mut x, mut weights) = (x, weights.cast::<[i8; CHANNELS]>());
             let start = Open { mixed: added(taps).wrapping_neg(), upper: 0 };
@@ -269,7 +261,7 @@ impl Form for Signed {
     /// 38 instructions for the 16 products of two taps.
     #[cfg(target_arch = "riscv32")]
     #[inline(always)]
-    unsafe fn fours(tile: &mut Tile) {
+    unsafe fn fours(tile: &mut Tile<'_>) {
         // SAFETY: the caller's promise.
         unsafe { rv32::fours(tile, added(tile.taps).wrapping_neg()) }
     }
@@ -336,7 +328,7 @@ impl Form for Biased {
 
     #[cfg(not(kiln_armv6m))]
     #[inline(never)]
-    unsafe fn fours(tile: &mut Tile) {
+    unsafe fn fours(tile: &mut Tile<'_>) {
         let sums = |x: *const i32, taps: usize, weights: *const u8| {
             let (mut a, mut b, mut c, mut d) = (Open::NONE, Open::NONE, Open::NONE, Open::NONE);
             for tap in 0..taps {
@@ -358,7 +350,7 @@ impl Form for Biased {
     /// 41 instructions for the 16 products of two taps.
     #[cfg(kiln_armv6m)]
     #[inline(always)]
-    unsafe fn fours(tile: &mut Tile) {
+    unsafe fn fours(tile: &mut Tile<'_>) {
         // SAFETY: the caller's promise.
         unsafe { armv6m::fours(tile) }
     }
@@ -479,12 +471,12 @@ mod rv32 {
                 $mixed,
                 ", ",
                 $first,
-                "(a3)
+                "(a0)
                 sw ",
                 $upper,
                 ", ",
                 $second,
-                "(a3)
+                "(a0)
                 "
             )
         };
@@ -559,7 +551,7 @@ mod rv32 {
 
     /// Mixed sums, which begin with `start`, in t0 to t3; sums of upper halves in t4 to t6 and a6; the tile in a3.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn fours(tile: &mut Tile, start: i32) {
+    pub(super) unsafe extern "C" fn fours(tile: &mut Tile<'_>, start: i32) {
         // SAFETY: it reads the words and constants that the caller promises, and writes outputs and the tile.
         unsafe {
             asm!(
@@ -618,27 +610,27 @@ mod rv32 {
                 "bne a0, a1, 2b",
                 "4:",
                 "sw a2, 8(a3)",
-                put!("56", "72", "t0", "t4"),
-                put!("60", "76", "t1", "t5"),
-                put!("64", "80", "t2", "t6"),
-                put!("68", "84", "t3", "a6"),
-                // Their outputs: a0 goes through the sums, a1 records, a2 shifts, a4 and a7 outputs.
-                "mv a0, a3",
-                "addi s2, a3, 16",
+                put!("0", "16", "t0", "t4"),
+                put!("4", "20", "t1", "t5"),
+                put!("8", "24", "t2", "t6"),
+                put!("12", "28", "t3", "a6"),
+                // Their outputs: a0, which is behind the taps, goes through the sums, a1 records, a2 shifts, a4 and a7 outputs.
+                "addi s2, a0, 16",
+                "lw a5, 40(a3)",
                 "lw a1, 12(a3)",
                 "lw a2, 16(a3)",
                 "lw a4, 24(a3)",
                 "lw a7, 28(a3)",
-                "lw t3, 44(a3)",
-                "lw t4, 48(a3)",
-                "lw t5, 52(a3)",
+                "lw t3, 4(a5)",
+                "lw t4, 8(a5)",
+                "lw t5, 12(a5)",
                 "5:",
                 "lw t0, 0(a1)",
                 "lw t1, 4(a1)",
                 "lbu t2, 0(a2)",
                 "addi t2, t2, -1",
-                finish!("56", "a4", "10", "11", "13"),
-                finish!("72", "a7", "14", "15", "17"),
+                finish!("0", "a4", "10", "11", "13"),
+                finish!("16", "a7", "14", "15", "17"),
                 "addi a0, a0, 4",
                 "addi a1, a1, 8",
                 "addi a2, a2, 1",
@@ -804,10 +796,10 @@ mod armv6m {
                 "
                 lsls r2, r1, #16
                 subs r0, r0, r2
-                str r0, [r3, #",
+                str r0, [r4, #",
                 $first,
                 "]
-                str r1, [r3, #",
+                str r1, [r4, #",
                 $second,
                 "]
                 "
@@ -819,7 +811,7 @@ mod armv6m {
     /// r11, lr and r7. Then for each position: sums behind r7, records behind r6, shifts behind r3; in r8 to r12 the excess,
     /// negative, how far outputs are from shifts, zero point, least and largest output. On the stack the tile.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn fours(tile: &mut Tile) {
+    pub(super) unsafe extern "C" fn fours(tile: &mut Tile<'_>) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; it reads the words and constants that the
         // caller promises, and writes outputs and the tile.
         unsafe {
@@ -870,13 +862,15 @@ mod armv6m {
                 "4:",
                 "ldr r3, [sp]",
                 "str r2, [r3, #8]",
-                put!("56", "72", "r8", "r9"),
-                put!("60", "76", "r10", "r11"),
-                put!("64", "80", "r12", "lr"),
-                put!("68", "84", "r6", "r7"),
-                "movs r7, r3",
-                "adds r7, r7, #44",
-                "ldm r7!, {{r0, r1, r2}}",
+                "movs r4, r0",
+                put!("0", "16", "r8", "r9"),
+                put!("4", "20", "r10", "r11"),
+                put!("8", "24", "r12", "lr"),
+                put!("12", "28", "r6", "r7"),
+                "movs r7, r4",
+                "ldr r4, [r3, #40]",
+                "adds r4, r4, #4",
+                "ldm r4!, {{r0, r1, r2}}",
                 "mov r10, r0",
                 "mov r11, r1",
                 "mov r12, r2",
