@@ -1,13 +1,14 @@
 //! int8 convolution of one group as a product of matrices ([`crate::tiled`]), for CPUs that multiply one number at a time.
 //!
-//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap, and for
-//! sums; then the output
+//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap, for
+//! sums, and for a padded tap; then the output
 //! image. Rows are output image rows. The walk is the plain convolution's, but two pixels at a time, across the ends of rows: both
 //! windows are read before the first of their outputs is written, and nothing is read of them afterwards.
 
 use kiln_core::{Call, Direction, Row};
 
 use crate::conv2d::Conv2dParameters;
+use crate::spatial::Spatial;
 use crate::tiled::{Biased, Form, POSITIONS, ROOM, Signed, Tile};
 
 /// int8 convolution on CPUs whose loads of signed bytes have immediate offsets.
@@ -25,6 +26,11 @@ fn taps(p: &Conv2dParameters) -> Option<usize> {
     height.checked_mul(width)?.checked_mul(p.group_inputs as usize)
 }
 
+/// Bytes of scratch: words of the taps, room for sums, a padded tap.
+fn scratch(taps: usize, depth: u32) -> Option<usize> {
+    taps.checked_add(ROOM)?.checked_mul(4)?.checked_add(depth as usize)
+}
+
 fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
     let s = &p.spatial;
@@ -39,13 +45,19 @@ fn check(call: &Call<'_>) -> bool {
         && taps(p).is_some_and(|taps| {
             let weights = taps.checked_mul(outputs);
             weights.is_some_and(|n| call.input(1).holds(n, 1))
-                && taps.checked_add(ROOM).is_some_and(|n| call.scratch(0).holds(n, 4))
+                && scratch(taps, p.group_inputs).is_some_and(|n| call.scratch(0).holds(n, 1))
         })
 }
 
 unsafe fn run<F: Form>(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let mut tile = Tile::new(call.scratch(0).ptr.cast(), taps(p).unwrap_or(0), &p.epilogue);
+    let taps = taps(p).unwrap_or(0);
+    let mut tile = Tile::new(call.scratch(0).ptr.cast(), taps, &p.epilogue);
+    let zeros = tile.x.wrapping_add(taps).wrapping_add(ROOM).cast::<u8>();
+    for channel in 0..p.group_inputs as usize {
+        // SAFETY: `check` proved that scratch holds a byte a channel behind the words.
+        unsafe { zeros.wrapping_add(channel).write(p.epilogue.input_zero as u8) };
+    }
     let mut walk = Walk::new(call, p);
     while walk.left > 0 {
         tile.outputs = walk.next();
@@ -55,7 +67,7 @@ unsafe fn run<F: Form>(call: &Call<'_>) {
             if walk.inside() {
                 walk.gather_inside::<F>(tile.x);
             } else {
-                walk.gather_edges::<F>(tile.x);
+                walk.gather_edges::<F>(tile.x, zeros);
             }
             tile.run::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize);
         }
@@ -131,12 +143,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes to the next two pixels and says where their outputs are.
-    #[inline(never)]
+    #[inline(always)]
     fn next(&mut self) -> [*mut u8; POSITIONS] {
         let first = self.output;
-        (self.first, self.second) = (self.place, self.place);
+        self.first = self.place;
         self.go_on();
         if self.left == 0 {
+            self.second = self.first;
             return [first; POSITIONS];
         }
         let second = self.output;
@@ -210,54 +223,34 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     ///
-    /// Taps inside the image can be read, and `to` has a word a tap.
+    /// Taps inside the image can be read, `zeros` has a byte a channel, and `to` has a word a tap.
     #[inline(never)]
-    unsafe fn gather_edges<F: Form>(&self, to: *mut i32) {
-        let s = &self.p.spatial;
-        let (down, right) = s.tap_steps();
+    unsafe fn gather_edges<F: Form>(&self, to: *mut i32, zeros: *const u8) {
+        let p = self.p;
         let mut to = to;
-        // How far a tap lies from the first.
-        let (mut y, mut line) = (0, 0usize);
-        for _ in 0..s.kernel[0] {
-            let (mut x, mut far) = (0, line);
-            for _ in 0..s.kernel[1] {
-                // SAFETY: the words of a tap.
-                unsafe { self.gather_tap::<F>(y, x, far, to) };
-                to = to.wrapping_add(self.p.group_inputs as usize);
-                far = far.wrapping_add(right);
-                x = s.dilations[1].wrapping_add(x);
+        for y in 0..p.spatial.kernel[0] {
+            for x in 0..p.spatial.kernel[1] {
+                let depth = p.group_inputs as usize;
+                let first = self.first.tap(&p.spatial, y, x, zeros);
+                let second = self.second.tap(&p.spatial, y, x, zeros);
+                // SAFETY: a tap's bytes of each window, and their words.
+                unsafe { F::words(first, second, to, depth) };
+                to = to.wrapping_add(depth);
             }
-            line = line.wrapping_add(down);
-            y = s.dilations[0].wrapping_add(y);
         }
     }
+}
 
-    /// Makes the words of a tap that lies so many rows, columns and bytes from the first.
-    ///
-    /// # Safety
-    ///
-    /// Where the tap is inside the image it can be read, and `to` has a word a channel.
-    #[inline(always)]
-    unsafe fn gather_tap<F: Form>(&self, y: u32, x: u32, far: usize, to: *mut i32) {
-        let s = &self.p.spatial;
-        let inside = |place: &Place| {
-            (place.y as u32).wrapping_add(y) < s.input.height && (place.x as u32).wrapping_add(x) < s.input.width
-        };
-        let (a_inside, b_inside) = (inside(&self.first), inside(&self.second));
-        let (a, b) = (self.first.source.wrapping_add(far), self.second.source.wrapping_add(far));
-        let depth = self.p.group_inputs as usize;
-        // SAFETY: bytes of taps inside the image, and the words.
-        unsafe {
-            if a_inside && b_inside {
-                return F::words(a, b, to, depth);
-            }
-            let zero = self.p.epilogue.input_zero as u8;
-            for i in 0..depth {
-                let a = if a_inside { a.wrapping_add(i).read() } else { zero };
-                let b = if b_inside { b.wrapping_add(i).read() } else { zero };
-                to.wrapping_add(i).write(F::word(a, b));
-            }
+impl Place {
+    /// The bytes under tap `y`, `x`, or `zeros` where it is padding.
+    #[inline(never)]
+    fn tap(&self, s: &Spatial, y: u32, x: u32, zeros: *const u8) -> *const u8 {
+        let (y, x) = (y.wrapping_mul(s.dilations[0]), x.wrapping_mul(s.dilations[1]));
+        if (self.y as u32).wrapping_add(y) >= s.input.height || (self.x as u32).wrapping_add(x) >= s.input.width {
+            return zeros;
         }
+        let (down, right) = (y.wrapping_mul(s.input.row_pitch), x.wrapping_mul(s.input.pixel_pitch));
+        self.source.wrapping_add(down as usize).wrapping_add(right as usize)
     }
 }
 
@@ -311,8 +304,8 @@ pub(crate) mod host {
     fn prepare(operation: &Operation<'_>, packing: Packing, emit: &mut dyn Emit) -> Result<(), OpError> {
         emit.input(0);
         channels(operation, |channels| emit_constants(channels, packing, emit));
-        let taps = parameters(operation, DType::I8).and_then(|(_, p)| taps(&p));
-        emit.scratch(4 * (taps.unwrap_or(0) + ROOM) as u64);
+        let bytes = parameters(operation, DType::I8).and_then(|(_, p)| scratch(taps(&p)?, p.group_inputs));
+        emit.scratch(bytes.unwrap_or(0) as u64);
         finish(operation, DType::I8, emit)
     }
 
