@@ -265,6 +265,7 @@ pub(crate) mod host {
     use crate::conv2d_paired::host::channels;
     use crate::lag;
     use crate::table::{Emit, Kernel, Operation};
+    use crate::tiled::CHANNELS;
     use crate::tiled::host::{Packing, emit as emit_constants, suit};
     use crate::workload::Workload;
 
@@ -296,8 +297,15 @@ pub(crate) mod host {
         work: Some(work),
     };
 
+    /// Products a pixel below which three channels and fewer are not worth the words of a tile.
+    const WORTH: usize = 96;
+
     fn applies(operation: &Operation<'_>, packing: Packing) -> bool {
-        let suits = parameters(operation, DType::I8).is_some_and(|(_, p)| p.groups == 1);
+        let suits = parameters(operation, DType::I8).is_some_and(|(_, p)| {
+            let outputs = p.spatial.output.channels as usize;
+            let worth = taps(&p).and_then(|taps| taps.checked_mul(outputs)).is_some_and(|products| products >= WORTH);
+            p.groups == 1 && (outputs >= CHANNELS || worth)
+        });
         suits && quantization_suits(operation) && channels(operation, |channels| suit(channels, packing)) == Some(true)
     }
 
