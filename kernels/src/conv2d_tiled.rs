@@ -1,9 +1,9 @@
 //! int8 convolution of one group as a product of matrices ([`crate::tiled`]), for CPUs that multiply one number at a time.
 //!
-//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap, for
-//! sums, and for a padded tap; then the output
-//! image. Rows are output image rows. The walk is the plain convolution's, but two pixels at a time, across the ends of rows: both
-//! windows are read before the first of their outputs is written, and nothing is read of them afterwards.
+//! Windows: image; weights and constants as `tiled` packs them; scratch for the windows of two pixels, a word a tap, for sums, and for
+//! a padded tap; then the output image. Rows are output image rows. The walk is the plain convolution's, but two pixels at a time,
+//! across the ends of rows: both windows are read before the first of their outputs is written, and nothing is read of them
+//! afterwards.
 
 use kiln_core::{Call, Direction, Row};
 
@@ -182,7 +182,7 @@ impl<'a> Walk<'a> {
     #[inline(never)]
     fn inside(&self) -> bool {
         let s = &self.p.spatial;
-        // What is outside at the top or on the left is a large number. The sums stay within 32 bits.
+        // `check` proved that the sums stay within 31 bits.
         let within = |axis: usize, at: i32, size: u32| {
             let last = s.kernel[axis].wrapping_sub(1).wrapping_mul(s.dilations[axis]);
             at >= 0 && (at as u32).wrapping_add(last) < size
