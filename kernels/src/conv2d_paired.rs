@@ -557,7 +557,7 @@ pub(crate) mod host {
     pub(crate) const TARGETS: &[TargetId] = &[TargetId::ARMV7EM, TargetId::ARMV8M, TargetId::ARMV81M];
 
     /// Does something with the output channels of a convolution with constant weights.
-    fn channels<R>(operation: &Operation<'_>, with: impl FnOnce(&Channels<'_>) -> R) -> Option<R> {
+    pub(crate) fn channels<R>(operation: &Operation<'_>, with: impl FnOnce(&Channels<'_>) -> R) -> Option<R> {
         let w = operation.inputs.get(1)?;
         let constants = |o: usize| channel(operation, o);
         let zero = operation.output.quant.zero_point(0);

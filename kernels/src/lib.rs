@@ -26,6 +26,7 @@ mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
 mod conv2d_paired;
+mod conv2d_tiled;
 mod copy;
 mod depthwise;
 mod depthwise_paired;
@@ -64,6 +65,7 @@ mod reduce;
 mod reference;
 mod requantize;
 pub mod rows;
+mod scalar;
 mod softmax;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod softmax_wide;
@@ -71,6 +73,7 @@ mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
+mod tiled;
 mod transpose;
 mod vector;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]

@@ -396,22 +396,22 @@ pub(crate) mod host {
     }
 
     /// A channel as it is packed.
-    struct Channel<'a> {
-        start: i32,
+    pub(crate) struct Channel<'a> {
+        pub(crate) start: i32,
         /// Empty for a channel that gives one value.
-        weights: &'a [u8],
-        multiplier: i32,
-        shift: i32,
+        pub(crate) weights: &'a [u8],
+        pub(crate) multiplier: i32,
+        pub(crate) shift: i32,
     }
 
     impl Channels<'_> {
         /// Weights of a channel.
-        fn taps(&self) -> usize {
+        pub(crate) fn taps(&self) -> usize {
             self.weights.len().checked_div(self.count).unwrap_or(0)
         }
 
         /// The least and the largest sum of channel `o`, whatever is multiplied.
-        fn reach(&self, start: i32, weights: &[u8]) -> (i64, i64) {
+        pub(crate) fn reach(&self, start: i32, weights: &[u8]) -> (i64, i64) {
             let sum = |least: i64, most: i64| {
                 let product = |&w: &u8| if (w as i8) < 0 { w as i8 as i64 * most } else { w as i8 as i64 * least };
                 start as i64 + weights.iter().map(product).sum::<i64>()
@@ -421,7 +421,7 @@ pub(crate) mod host {
 
         /// Channel `o`. One that gives the same value for any input, as training leaves behind with enormous biases and minute
         /// scales, needs no weights.
-        fn channel(&self, o: usize) -> Channel<'_> {
+        pub(crate) fn channel(&self, o: usize) -> Channel<'_> {
             let taps = self.taps();
             let weights = self.weights.get(o * taps..(o + 1) * taps).unwrap_or(&[]);
             let (start, multiplier, shift) = (self.constants)(o);
