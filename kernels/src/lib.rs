@@ -25,6 +25,7 @@ mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
+mod conv2d_mve;
 mod conv2d_paired;
 mod copy;
 mod depthwise;
@@ -54,6 +55,7 @@ mod matmul_blocked;
 mod movement;
 mod mve;
 mod paired;
+mod pixels;
 mod pool2d;
 mod pool2d_grad;
 #[cfg(feature = "host")]
@@ -72,6 +74,7 @@ mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
+mod tile_mve;
 mod transpose;
 mod vector;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]

@@ -14,6 +14,7 @@ macro_rules! kernels {
 pub use crate::reference::rows as reference;
 
 kernels! {
+    conv2d_mve::CONV2D_MVE_S8,
     conv2d_paired::CONV2D_PAIRED_S8,
     depthwise_paired::DEPTHWISE_PAIRED_S8,
     depthwise::DEPTHWISE_S8,

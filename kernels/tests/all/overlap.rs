@@ -97,6 +97,8 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
+        // Four pixels.
+        18 => chunks(4 * dims[3]),
         // Four channels of a stretch of a row.
         15 => {
             let Op::Conv2d(op) = case.op else { unreachable!() };

@@ -1,0 +1,135 @@
+//! The pixels of a call one after the other, for rows that compute several of them together.
+
+use kiln_core::{Call, Direction};
+
+use crate::spatial::{Image, Spatial, Taps};
+
+/// A walk over output pixels in raster order, or in reverse where the call walks down, over the ends of rows and images.
+pub(crate) struct Pixels<'a> {
+    call: &'a Call<'a>,
+    spatial: &'a Spatial,
+    /// Pixels to come.
+    pub(crate) left: usize,
+    /// Pixels of a row; all there are where rows follow one another without a gap and windows are single pixels.
+    width: u32,
+    /// Columns of the row whose windows are inside the image: none where the row's are not.
+    inside: (u32, u32),
+    /// The columns of rows whose windows are inside.
+    columns: (u32, u32),
+    /// The next pixel: its row, counted over all images, and its column.
+    row: u32,
+    x: u32,
+    /// The first byte under its window, if that is inside the image.
+    pub(crate) source: *const u8,
+    /// Its outputs.
+    pub(crate) output: *mut u8,
+    /// Bytes from one pixel's window, and from its outputs, to those of the next.
+    pub(crate) steps: (isize, isize),
+}
+
+impl<'a> Pixels<'a> {
+    /// The walk over the rows of `call`, whose geometry `Spatial::check` accepted.
+    #[inline(never)]
+    pub(crate) fn new(call: &'a Call<'a>, spatial: &'a Spatial) -> Pixels<'a> {
+        let s = spatial;
+        let stride = s.strides[1];
+        let rows = call.rows.end.saturating_sub(call.rows.begin);
+        let left = (rows as usize).wrapping_mul(s.output.width as usize);
+        let dense = |image: &Image| {
+            image.width.wrapping_mul(image.pixel_pitch) == image.row_pitch
+                && image.height.wrapping_mul(image.row_pitch) == image.image_pitch
+        };
+        let single = s.kernel == [1; 2] && s.pads == [0; 2] && s.strides == [1; 2];
+        let flat = single && s.input.width == s.output.width && s.input.height == s.output.height;
+        let flat = flat && dense(&s.input) && dense(&s.output);
+        let reach = s.kernel[1].wrapping_sub(1).wrapping_mul(s.dilations[1]);
+        let first = s.pads[1].wrapping_add(stride).wrapping_sub(1).checked_div(stride).unwrap_or(0);
+        let end = match s.input.width.checked_sub(reach) {
+            Some(room) if room > 0 => {
+                let last = room.wrapping_sub(1).wrapping_add(s.pads[1]).checked_div(stride).unwrap_or(0);
+                last.wrapping_add(1).min(s.output.width)
+            }
+            _ => 0,
+        };
+        let steps = (stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize);
+        let up = call.direction == Direction::Up;
+        let width = if flat { left as u32 } else { s.output.width };
+        let mut pixels = Pixels {
+            call,
+            spatial,
+            left,
+            width,
+            inside: (0, 0),
+            columns: if flat { (0, width) } else { (first, end) },
+            row: 0,
+            x: 0,
+            source: core::ptr::null(),
+            output: core::ptr::null_mut(),
+            steps: if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) },
+        };
+        if left > 0 {
+            pixels.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
+            if flat && !up {
+                pixels.x = width.wrapping_sub(1);
+            }
+        }
+        pixels
+    }
+
+    /// Goes to the first pixel of a row, or to the last.
+    #[inline(never)]
+    fn enter(&mut self, row: u32) {
+        let s = self.spatial;
+        let image = row.checked_div(s.output.height).unwrap_or(0);
+        let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
+        let x = if self.call.direction == Direction::Up { 0 } else { s.output.width.wrapping_sub(1) };
+        let reach = s.kernel[0].wrapping_sub(1).wrapping_mul(s.dilations[0]) as i32;
+        let top = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
+        self.inside = if top >= 0 && top.wrapping_add(reach) < s.input.height as i32 { self.columns } else { (0, 0) };
+        // Signed, as wrapping arithmetic is: outside the image the pointer is not used.
+        let left = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]) as i32 as isize;
+        let to_left = left.wrapping_mul(s.input.pixel_pitch as isize);
+        self.source = s.input.pixel(self.call.input(0), image, top as u32, 0).wrapping_offset(to_left);
+        self.output = s.output.pixel(self.call.output(0), image, y, x);
+        (self.row, self.x) = (row, x);
+    }
+
+    /// Goes on by `n` pixels, at most to the row's end or, from there, to the next row.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, n: u32) {
+        self.left = self.left.wrapping_sub(n as usize);
+        self.source = self.source.wrapping_offset(self.steps.0.wrapping_mul(n as isize));
+        self.output = self.output.wrapping_offset(self.steps.1.wrapping_mul(n as isize));
+        if self.call.direction == Direction::Up {
+            self.x = self.x.wrapping_add(n);
+            if self.x == self.width {
+                self.enter(self.row.wrapping_add(1));
+            }
+        } else if self.x >= n {
+            self.x = self.x.wrapping_sub(n);
+        } else {
+            self.enter(self.row.wrapping_sub(1));
+        }
+    }
+
+    /// Whether the next `n` pixels, at least 1, are of one row and their windows inside the image.
+    #[inline(always)]
+    pub(crate) fn are_inside(&self, n: u32) -> bool {
+        let more = n.wrapping_sub(1);
+        let (first, last) = match self.call.direction {
+            Direction::Up => (self.x, self.x.wrapping_add(more)),
+            Direction::Down => (self.x.wrapping_sub(more), self.x),
+        };
+        first >= self.inside.0 && last < self.inside.1 && first <= last && self.left > more as usize
+    }
+
+    /// The taps of the next pixel's window that are inside the image, of rows and of columns, and where the first of them is read.
+    #[inline(never)]
+    pub(crate) fn taps(&self) -> (Taps, Taps, *const u8) {
+        let s = self.spatial;
+        let image = self.row.checked_div(s.output.height).unwrap_or(0);
+        let rows = s.row_taps(self.row.wrapping_sub(image.wrapping_mul(s.output.height)));
+        let columns = s.column_taps(self.x);
+        (rows, columns, s.input.pixel(self.call.input(0), image, rows.at, columns.at))
+    }
+}
