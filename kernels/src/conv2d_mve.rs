@@ -10,8 +10,9 @@ use crate::arithmetic::S8;
 use crate::conv2d::{self, Conv2dParameters};
 use crate::conv2d_paired::clamp;
 use crate::pixels::Pixels;
-use crate::spatial::Taps;
-use crate::tile_mve::{BLOCK, Lines, POSITIONS, TAPS, Tile, blocks, copy, gather, run as run_tile};
+use crate::tile_mve::{
+    BLOCK, Lines, POSITIONS, SPREAD, TAPS, Tile, blocks, copy, distribute, gather, run as run_tile, spread,
+};
 
 /// int8 convolution.
 pub const CONV2D_MVE_S8: Row =
@@ -49,188 +50,254 @@ fn check(call: &Call<'_>) -> bool {
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let taps = taps(p).unwrap_or(0);
     let scratch = call.scratch(0).ptr;
-    let (weights, block) = (call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const());
-    let channels = p.spatial.output.channels as usize;
-    let fours = channels & !(CHANNELS - 1);
+    let taps = taps(p).unwrap_or(0);
     let mut tile = Tile::new(scratch, taps, p.epilogue.output_zero);
-    let mut pixels = Pixels::new(call, &p.spatial);
-    let windows = Windows::new(p, taps, scratch);
-    while pixels.left > 0 {
+    let mut windows = Windows::new(call, p, taps);
+    loop {
+        let tiles = windows.tiles_inside();
         // SAFETY: `check` proved that scratch holds four windows in blocks and what is put together behind them, that taps
         // inside the image are inside its window, and that weights and constants are there for every channel.
         unsafe {
-            windows.gather(&mut pixels, &mut tile.outputs);
-            let outputs = tile.outputs;
-            tile.turn_to(weights, block, channels, [0, fours]);
-            run_tile(&mut tile);
-            if fours < channels {
-                // The last four once more, those among them that were left over for the first time.
-                tile.outputs = outputs.map(|output| output.wrapping_add(channels).wrapping_sub(CHANNELS));
-                tile.turn_to(weights, block, channels, [channels.wrapping_sub(CHANNELS), channels]);
-                run_tile(&mut tile);
+            for _ in 0..tiles {
+                windows.gather_inside(scratch, &mut tile.outputs);
+                products(&mut tile, call, p);
             }
-            if p.epilogue.low > -128 || p.epilogue.high < 127 {
-                // Some may be the same: to clamp twice changes nothing.
-                outputs.iter().for_each(|&output| clamp(output, channels, p));
+            if tiles > 0 {
+                windows.pixels.settle(tiles.wrapping_mul(POSITIONS));
             }
+            if windows.pixels.left == 0 {
+                return;
+            }
+            windows.gather_each(scratch, &mut tile.outputs);
+            products(&mut tile, call, p);
+        }
+        if windows.pixels.left == 0 {
+            return;
         }
     }
 }
 
-/// How windows lie in the image, and where they go.
+/// Writes the outputs of a tile.
+///
+/// # Safety
+///
+/// That of [`run_tile`], for all channels.
+#[inline(never)]
+unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
+    let (weights, block) = (call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const());
+    let channels = p.spatial.output.channels as usize;
+    let fours = channels & !(CHANNELS - 1);
+    let back = |tile: &mut Tile, n: usize| tile.outputs.iter_mut().for_each(|at| *at = at.wrapping_sub(n));
+    // SAFETY: the caller's promise. Outputs are left where they end.
+    unsafe {
+        tile.turn_to(weights, block, channels, [0, fours]);
+        run_tile(tile);
+        if fours < channels {
+            // The last four, some of them for the second time.
+            let first = channels.wrapping_sub(CHANNELS);
+            back(tile, fours.wrapping_sub(first));
+            tile.turn_to(weights, block, channels, [first, channels]);
+            run_tile(tile);
+        }
+        if p.epilogue.low > -128 || p.epilogue.high < 127 {
+            // Some may be the same: to clamp twice changes nothing.
+            back(tile, channels);
+            tile.outputs.iter().for_each(|&output| clamp(output, channels, p));
+        }
+    }
+}
+
+/// The windows of a call's pixels.
 struct Windows<'a> {
     p: &'a Conv2dParameters,
-    /// Taps of a window.
-    taps: usize,
-    /// Blocks, then what is put together.
-    scratch: *mut u8,
-    /// Whether taps of a window row follow one another without a gap.
+    pixels: Pixels<'a>,
+    /// The lines of a window, or of one of its rows where taps of a row do not follow one another, and where they go when a window is put
+    /// together.
+    lines: Lines,
+    /// How many times that makes a window, and from one time to the next.
+    times: usize,
+    down: usize,
+    /// Whether taps of a row follow one another: lines are rows.
     dense: bool,
-    /// Bytes that lie together, and how many times that makes a window: the lines of calls, and calls.
-    length: usize,
-    lines: usize,
-    calls: usize,
-    /// From one line to the next, from one call's to the next one's.
-    line_step: usize,
-    call_step: usize,
-    /// Whether lines come in blocks.
-    whole: bool,
-    /// Whether parts of windows do.
-    in_blocks: bool,
+    /// How four windows at a time are gathered.
+    way: Way,
+}
+
+/// How four windows inside the image are gathered.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// One by one.
+    Each,
+    /// As blocks, which lines fill.
+    Blocks,
+    /// Line by line, spread over the blocks.
+    Spread,
 }
 
 impl<'a> Windows<'a> {
-    #[inline(never)]
-    fn new(p: &'a Conv2dParameters, taps: usize, scratch: *mut u8) -> Windows<'a> {
+    #[inline(always)]
+    fn new(call: &'a Call<'a>, p: &'a Conv2dParameters, taps: usize) -> Windows<'a> {
         let (down, right) = p.spatial.tap_steps();
         let [height, width] = p.spatial.kernel.map(|n| n as usize);
         let depth = p.group_inputs as usize;
         let dense = right == depth || width == 1;
-        let (length, lines, calls) =
-            if dense { (width.wrapping_mul(depth), height, 1) } else { (depth, width, height) };
-        Windows {
-            p,
-            taps,
-            scratch,
-            dense,
-            length,
-            lines,
-            calls,
-            line_step: if dense { down } else { right },
-            call_step: down,
-            whole: length % TAPS == 0 || length == taps,
-            in_blocks: in_blocks(p),
-        }
+        let line = width.wrapping_mul(depth);
+        let (bytes, count, times, from_step) =
+            if dense { (line, height, 1, down) } else { (depth, width, height, right) };
+        let way = if bytes % TAPS == 0 || bytes == taps {
+            Way::Blocks
+        } else if dense && bytes <= TAPS && taps <= SPREAD {
+            Way::Spread
+        } else {
+            Way::Each
+        };
+        let (to_step, step) = if in_blocks(p) { (bytes.wrapping_mul(POSITIONS), BLOCK) } else { (bytes, TAPS) };
+        let (from, to) = (core::ptr::null(), core::ptr::null_mut());
+        let lines = Lines { from, to, bytes, lines: count, from_step, to_step, step };
+        Windows { p, pixels: Pixels::new(call, &p.spatial), lines, times, down, dense, way }
     }
 
-    /// Gathers the windows of the next four pixels, says where their outputs go, and goes past them. If fewer are left, the last
-    /// stands for those that are missing.
+    /// How many times the next four windows are inside the image, and can be gathered together.
+    #[inline(always)]
+    fn tiles_inside(&self) -> usize {
+        if self.way == Way::Each { 0 } else { self.pixels.inside() / POSITIONS }
+    }
+
+    /// Gathers the next four windows, says where their outputs go, and moves to the next.
     ///
     /// # Safety
     ///
-    /// Taps inside the image can be read, and scratch is as large as [`scratch_of_block`] says; a pixel is left.
+    /// They are inside the image, and `scratch` has [`BLOCK`] bytes for each block of a window.
     #[inline(never)]
-    unsafe fn gather(&self, pixels: &mut Pixels<'_>, outputs: &mut [*mut u8; POSITIONS]) {
-        if self.whole && pixels.are_inside(POSITIONS as u32) {
-            let mut output = pixels.output;
-            for to in outputs {
-                *to = output;
-                output = output.wrapping_offset(pixels.steps.1);
+    unsafe fn gather_inside(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
+        let (across, step) = self.pixels.steps;
+        let mut output = self.pixels.output;
+        for to in outputs {
+            *to = output;
+            output = output.wrapping_offset(step);
+        }
+        self.pixels.output = output;
+        self.lines.from = self.pixels.source;
+        self.lines.to = scratch;
+        self.pixels.source = self.lines.from.wrapping_offset(across.wrapping_mul(POSITIONS as isize));
+        // SAFETY: the windows can be read; together the lines fill no more than the blocks.
+        unsafe {
+            if self.way == Way::Spread {
+                return spread(&self.lines, across);
             }
-            let (bytes, lines, to_step) = (self.length, self.lines, self.length.wrapping_mul(POSITIONS));
-            let (mut from, mut to) = (pixels.source, self.scratch);
-            for _ in 0..self.calls {
-                let lines = Lines { from, to, bytes, lines, from_step: self.line_step, to_step, step: BLOCK };
-                // SAFETY: the windows are inside the image, and together the lines fill no more than the blocks.
-                unsafe { gather(&lines, pixels.steps.0) };
-                from = from.wrapping_add(self.call_step);
-                to = to.wrapping_add(to_step.wrapping_mul(self.lines));
+            for _ in 0..self.times {
+                gather(&self.lines, across);
+                let each = self.lines.bytes.wrapping_mul(self.lines.lines).wrapping_mul(POSITIONS);
+                self.lines.from = self.lines.from.wrapping_add(self.down);
+                self.lines.to = self.lines.to.wrapping_add(each);
             }
-            pixels.go_on(POSITIONS as u32);
+        }
+    }
+
+    /// The same for any windows, one by one. If fewer than four are left, the last stands for those that are missing.
+    ///
+    /// # Safety
+    ///
+    /// Taps inside the image can be read, and `scratch` is as large as [`scratch_of_block`] says, aligned to 4 bytes; a pixel is left.
+    #[inline(never)]
+    unsafe fn gather_each(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
+        let mut rest = self.pixels.left;
+        let mut slot = scratch;
+        for output in outputs {
+            *output = self.pixels.output;
+            let window = if self.lines.step == BLOCK { slot } else { self.behind(scratch) };
+            // SAFETY: where the window goes in the blocks, or where it is put together.
+            unsafe {
+                if self.pixels.inside() > 0 {
+                    self.whole(window);
+                } else {
+                    self.part(window);
+                }
+                if self.lines.step != BLOCK {
+                    distribute(window, slot, self.taps());
+                }
+            }
+            slot = slot.wrapping_add(TAPS);
+            rest = rest.saturating_sub(1);
+            if rest > 0 {
+                self.pixels.go_on();
+            }
+        }
+        if rest == 0 {
+            self.pixels.left = 0;
+        }
+    }
+
+    /// Taps of a window.
+    #[inline(always)]
+    fn taps(&self) -> usize {
+        self.lines.bytes.wrapping_mul(self.lines.lines).wrapping_mul(self.times)
+    }
+
+    /// Where windows are put together.
+    #[inline(always)]
+    fn behind(&self, scratch: *mut u8) -> *mut u8 {
+        scratch.wrapping_add(blocks(self.taps()).wrapping_mul(BLOCK))
+    }
+
+    /// Copies the next pixel's window, which is inside the image, to `window`.
+    ///
+    /// # Safety
+    ///
+    /// It can be read, and be written as `lines` says.
+    #[inline(always)]
+    unsafe fn whole(&mut self, window: *mut u8) {
+        self.lines.from = self.pixels.source;
+        self.lines.to = window;
+        for _ in 0..self.times {
+            // SAFETY: lines of the window.
+            unsafe { copy(&self.lines) };
+            self.lines.from = self.lines.from.wrapping_add(self.down);
+            self.lines.to = self.lines.to.wrapping_add(self.lines.lines.wrapping_mul(self.lines.to_step));
+        }
+    }
+
+    /// Copies what of the next pixel's window is inside the image, and fills the rest with the zero point.
+    ///
+    /// # Safety
+    ///
+    /// As above; `window` has whole blocks, aligned to 4 bytes.
+    #[inline(never)]
+    unsafe fn part(&mut self, window: *mut u8) {
+        let s = &self.p.spatial;
+        let zeros = u32::from_ne_bytes([self.p.epilogue.input_zero as u8; 4]);
+        let mut block = window.cast::<[u32; 4]>();
+        for _ in 0..blocks(self.taps()) {
+            // SAFETY: a block's bytes of the window.
+            unsafe { block.write([zeros; 4]) };
+            block = block.wrapping_byte_add(self.lines.step);
+        }
+        let (rows, columns, from) = self.pixels.taps();
+        let [mut height, width] = [&rows, &columns].map(|taps| taps.end.wrapping_sub(taps.first) as usize);
+        if height == 0 || width == 0 {
             return;
         }
-        let mut last = false;
-        for (position, output) in outputs.iter_mut().enumerate() {
-            *output = pixels.output;
-            // SAFETY: the caller's promise.
-            unsafe { self.gather_one(pixels, self.scratch.wrapping_add(position.wrapping_mul(TAPS))) };
-            if pixels.left > 1 {
-                pixels.go_on(1);
-            } else {
-                last = true;
-            }
-        }
-        if last {
-            pixels.left = 0;
-        }
-    }
-
-    /// Gathers the next pixel's window, with the zero point where a tap is padding, into the blocks' part at `blocks`.
-    ///
-    /// # Safety
-    ///
-    /// As above.
-    #[inline(never)]
-    unsafe fn gather_one(&self, pixels: &Pixels<'_>, to: *mut u8) {
-        let s = &self.p.spatial;
         let depth = self.p.group_inputs as usize;
-        let many = blocks(self.taps);
-        let (window, step) = match self.in_blocks {
-            true => (to, BLOCK),
-            false => (self.scratch.wrapping_add(many.wrapping_mul(BLOCK)), TAPS),
+        // Windows in blocks have those of the other positions between each 16 bytes.
+        let shift = if self.lines.step == BLOCK { POSITIONS.trailing_zeros() } else { 0 };
+        let place = |row: u32, column: u32| {
+            let taps = (row as usize).wrapping_mul(s.kernel[1] as usize).wrapping_add(column as usize);
+            taps.wrapping_mul(depth).wrapping_shl(shift)
         };
-        let all = |n: u32| Taps { first: 0, end: n, at: 0 };
-        let (rows, columns, from) = if pixels.are_inside(1) {
-            (all(s.kernel[0]), all(s.kernel[1]), pixels.source)
-        } else {
-            let zeros = u32::from_ne_bytes([self.p.epilogue.input_zero as u8; 4]);
-            let mut block = window.cast::<[u32; 4]>();
-            for _ in 0..many {
-                // SAFETY: scratch is aligned to 4 bytes, and has 16 for each block of this window.
-                unsafe { block.write([zeros; 4]) };
-                block = block.wrapping_byte_add(step);
-            }
-            pixels.taps()
-        };
-        let [height, width] = [&rows, &columns].map(|taps| taps.end.wrapping_sub(taps.first) as usize);
-        // Where taps go: windows in blocks have a block's bytes between 16 of theirs.
-        let place = |taps: usize| match self.in_blocks {
-            true => taps.wrapping_mul(POSITIONS),
-            false => taps,
-        };
-        let line = place((s.kernel[1] as usize).wrapping_mul(depth));
-        let to_row = (rows.first as usize).wrapping_mul(line);
-        let to_first = to_row.wrapping_add(place((columns.first as usize).wrapping_mul(depth)));
-        let mut part = Lines {
-            from,
-            to: window.wrapping_add(to_first),
-            bytes: depth,
-            lines: width,
-            from_step: self.line_step,
-            to_step: place(depth),
-            step,
-        };
-        let mut calls = height;
+        let mut part = Lines { from, to: window.wrapping_add(place(rows.first, columns.first)), ..self.lines };
         if self.dense {
-            (part.bytes, part.lines, part.to_step) = (width.wrapping_mul(depth), height, line);
-            calls = 1;
+            // The lines are rows.
+            (part.bytes, part.lines) = (width.wrapping_mul(depth), height);
+            height = 1;
+        } else {
+            part.lines = width;
         }
-        if width == 0 || height == 0 {
-            calls = 0;
-        }
-        // SAFETY: taps inside the image, and their places in the window.
-        unsafe {
-            for _ in 0..calls {
-                copy(&part);
-                part.from = part.from.wrapping_add(self.call_step);
-                part.to = part.to.wrapping_add(line);
-            }
-            if !self.in_blocks {
-                let (from, bytes) = (window.cast_const(), self.taps);
-                copy(&Lines { from, to, bytes, lines: 1, from_step: 0, to_step: 0, step: BLOCK });
-            }
+        for _ in 0..height {
+            // SAFETY: taps inside the image, and their places in the window.
+            unsafe { copy(&part) };
+            part.from = part.from.wrapping_add(self.down);
+            part.to = part.to.wrapping_add(place(1, 0));
         }
     }
 }
@@ -243,35 +310,29 @@ pub(crate) mod host {
 
     use super::*;
     use crate::conv2d::host::{channel, finish, parameters, quantization_suits};
-    use crate::mve::{TARGETS, scaling};
     use crate::table::{Direction, Kernel, Operation};
     use crate::workload::Workload;
-    use crate::{lag, lowering};
+    use crate::{lag, lowering, mve};
 
     pub(crate) const CONV2D_MVE_S8: Kernel = Kernel {
         number: super::CONV2D_MVE_S8.number(),
         name: "conv2d_mve_s8",
         row_name: "CONV2D_MVE_S8",
-        targets: TARGETS,
+        targets: mve::TARGETS,
         directions: &[Direction::Up, Direction::Down],
         applies: |operation| {
             let Some((_, p)) = parameters(operation, DType::I8) else { return false };
-            let channels = p.spatial.output.channels as usize;
-            let scales = |o: usize| {
-                let (_, multiplier, shift) = channel(operation, o);
-                scaling(multiplier, shift).is_some()
-            };
-            p.groups == 1 && channels >= CHANNELS && quantization_suits(operation) && (0..channels).all(scales)
+            let channels = p.spatial.output.channels;
+            p.groups == 1
+                && channels as usize >= CHANNELS
+                && quantization_suits(operation)
+                && mve::can_scale(channels, |o| channel(operation, o))
         },
         prepare: |operation, emit| {
             let (_, p) = parameters(operation, DType::I8).ok_or(OpError::TooLarge)?;
             emit.input(0);
             emit.input(1);
-            lowering::emit_block(emit, p.spatial.output.channels, |o| {
-                let (start, multiplier, shift) = channel(operation, o);
-                let (multiplier, shift) = scaling(multiplier, shift).unwrap_or((0, -1));
-                (start, multiplier, shift)
-            });
+            mve::emit_block(emit, p.spatial.output.channels, |o| channel(operation, o));
             let bytes = taps(&p).map(|taps| blocks(taps) as u64 * scratch_of_block(&p) as u64);
             emit.scratch(bytes.ok_or(OpError::TooLarge)?);
             finish(operation, DType::I8, emit)
@@ -294,28 +355,24 @@ pub(crate) mod host {
         let (_, p) = parameters(operation, DType::I8)?;
         let rows = kiln_core::RowRange { begin: 0, end: lowering::image_rows(&operation.output.ty)? };
         let call = Call::new(&[], &[], &[], &[], rows);
-        let mut pixels = Pixels::new(&call, &p.spatial);
-        let windows = Windows::new(&p, taps(&p)?, core::ptr::null_mut());
+        let mut windows = Windows::new(&call, &p, taps(&p)?);
         let (mut inside, mut others) = (0u32, 0u32);
-        if pixels.left > COUNTED {
+        if windows.pixels.left > COUNTED {
             return None;
         }
-        while pixels.left > 0 {
-            if windows.whole && pixels.are_inside(POSITIONS as u32) {
-                pixels.go_on(POSITIONS as u32);
-                inside += 1;
+        while windows.pixels.left > 0 {
+            let tiles = windows.tiles_inside();
+            if tiles > 0 {
+                windows.pixels.settle(tiles * POSITIONS);
+                inside += tiles as u32;
                 continue;
             }
             others += 1;
-            for _ in 0..POSITIONS {
-                if pixels.left > 1 {
-                    pixels.go_on(1);
-                } else {
-                    pixels.left = 0;
-                }
+            for _ in 0..windows.pixels.left.min(POSITIONS) {
+                windows.pixels.go_on();
             }
         }
-        let blocks = blocks(windows.taps) as f64;
+        let blocks = blocks(windows.taps()) as f64;
         let fours = f64::from(p.spatial.output.channels.div_ceil(CHANNELS as u32));
         let [inside, others] = [inside, others].map(f64::from);
         let outputs = (inside + others) * fours;

@@ -33,6 +33,7 @@ mod depthwise_paired;
 mod dequantize;
 mod dsp;
 mod fully_connected;
+mod fully_connected_mve;
 mod fully_connected_paired;
 mod gather;
 #[cfg(feature = "host")]

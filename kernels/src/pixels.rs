@@ -28,10 +28,21 @@ pub(crate) struct Pixels<'a> {
 }
 
 impl<'a> Pixels<'a> {
-    /// The walk over the rows of `call`, whose geometry `Spatial::check` accepted.
-    #[inline(never)]
+    /// The walk over the rows of `call`, whose geometry `Spatial::check` accepted; at the first pixel.
+    #[inline(always)]
     pub(crate) fn new(call: &'a Call<'a>, spatial: &'a Spatial) -> Pixels<'a> {
-        let s = spatial;
+        let (source, output) = (core::ptr::null(), core::ptr::null_mut());
+        let (inside, columns, steps) = ((0, 0), (0, 0), (0, 0));
+        let (left, width, row, x) = (0, 0, 0, 0);
+        let mut pixels = Pixels { call, spatial, left, width, inside, columns, row, x, source, output, steps };
+        pixels.begin();
+        pixels
+    }
+
+    /// Goes to the first pixel. Written in place: returned, it would be copied.
+    #[inline(never)]
+    fn begin(&mut self) {
+        let (call, s) = (self.call, self.spatial);
         let stride = s.strides[1];
         let rows = call.rows.end.saturating_sub(call.rows.begin);
         let left = (rows as usize).wrapping_mul(s.output.width as usize);
@@ -54,26 +65,15 @@ impl<'a> Pixels<'a> {
         let steps = (stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize);
         let up = call.direction == Direction::Up;
         let width = if flat { left as u32 } else { s.output.width };
-        let mut pixels = Pixels {
-            call,
-            spatial,
-            left,
-            width,
-            inside: (0, 0),
-            columns: if flat { (0, width) } else { (first, end) },
-            row: 0,
-            x: 0,
-            source: core::ptr::null(),
-            output: core::ptr::null_mut(),
-            steps: if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) },
-        };
+        (self.left, self.width) = (left, width);
+        self.columns = if flat { (0, width) } else { (first, end) };
+        self.steps = if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) };
         if left > 0 {
-            pixels.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
+            self.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
             if flat && !up {
-                pixels.x = width.wrapping_sub(1);
+                self.x = width.wrapping_sub(1);
             }
         }
-        pixels
     }
 
     /// Goes to the first pixel of a row, or to the last.
@@ -94,12 +94,25 @@ impl<'a> Pixels<'a> {
         (self.row, self.x) = (row, x);
     }
 
-    /// Goes on by `n` pixels, at most to the row's end or, from there, to the next row.
+    /// Goes on by a pixel.
+    #[inline(never)]
+    pub(crate) fn go_on(&mut self) {
+        self.left = self.left.wrapping_sub(1);
+        self.source = self.source.wrapping_offset(self.steps.0);
+        self.output = self.output.wrapping_offset(self.steps.1);
+        self.arrive(1);
+    }
+
+    /// Goes past `n` pixels that [`Pixels::inside`] counted. Pointers have moved already.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, n: usize) {
+        self.left = self.left.wrapping_sub(n);
+        self.arrive(n as u32);
+    }
+
+    /// Is `n` pixels further, at most at the row's end, and from there at the next row.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, n: u32) {
-        self.left = self.left.wrapping_sub(n as usize);
-        self.source = self.source.wrapping_offset(self.steps.0.wrapping_mul(n as isize));
-        self.output = self.output.wrapping_offset(self.steps.1.wrapping_mul(n as isize));
+    fn arrive(&mut self, n: u32) {
         if self.call.direction == Direction::Up {
             self.x = self.x.wrapping_add(n);
             if self.x == self.width {
@@ -112,15 +125,18 @@ impl<'a> Pixels<'a> {
         }
     }
 
-    /// Whether the next `n` pixels, at least 1, are of one row and their windows inside the image.
+    /// How many of the next pixels are of one row, with windows inside the image.
     #[inline(always)]
-    pub(crate) fn are_inside(&self, n: u32) -> bool {
-        let more = n.wrapping_sub(1);
-        let (first, last) = match self.call.direction {
-            Direction::Up => (self.x, self.x.wrapping_add(more)),
-            Direction::Down => (self.x.wrapping_sub(more), self.x),
+    pub(crate) fn inside(&self) -> usize {
+        let (from, end) = self.inside;
+        if self.x < from || self.x >= end {
+            return 0;
+        }
+        let pixels = match self.call.direction {
+            Direction::Up => end.wrapping_sub(self.x),
+            Direction::Down => self.x.wrapping_sub(from).wrapping_add(1),
         };
-        first >= self.inside.0 && last < self.inside.1 && first <= last && self.left > more as usize
+        (pixels as usize).min(self.left)
     }
 
     /// The taps of the next pixel's window that are inside the image, of rows and of columns, and where the first of them is read.

@@ -19,6 +19,7 @@ kernels! {
     depthwise_paired::DEPTHWISE_PAIRED_S8,
     depthwise::DEPTHWISE_S8,
     conv2d::CONV2D_S8,
+    fully_connected_mve::FULLY_CONNECTED_MVE_S8,
     fully_connected_paired::FULLY_CONNECTED_PAIRED_S8,
     fully_connected::FULLY_CONNECTED_S8,
     pool2d::AVERAGE_POOL_S8,

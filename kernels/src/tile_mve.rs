@@ -187,8 +187,8 @@ pub(crate) unsafe fn copy(lines: &Lines) {
     unsafe { assembly::copy(lines) }
 }
 
-/// Gathers the same lines of four positions into blocks: each line, from where `lines` says, from `next` bytes on, and so forth. They go side by
-/// side: where there are several, they come in sixteens.
+/// Gathers the same lines of four positions, which are `next` bytes apart, into blocks. Lines follow one another: where there are several,
+/// they come in sixteens.
 ///
 /// # Safety
 ///
@@ -198,8 +198,9 @@ pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
     for position in 0..POSITIONS {
         let from = lines.from.wrapping_offset(next.wrapping_mul(position as isize));
         let to = lines.to.wrapping_add(position.wrapping_mul(TAPS));
+        let to_step = lines.bytes.wrapping_mul(POSITIONS);
         // SAFETY: as the caller promises.
-        unsafe { copy(&Lines { from, to, ..*lines }) };
+        unsafe { copy(&Lines { from, to, to_step, step: BLOCK, ..*lines }) };
     }
 }
 
@@ -209,6 +210,58 @@ pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
 pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
     // SAFETY: the caller's promise.
     unsafe { assembly::gather(lines, next) }
+}
+
+/// The most taps of a window that is spread: places of bytes are bytes.
+pub(crate) const SPREAD: usize = 64;
+
+/// Spreads lines of four positions, which are `next` bytes apart, over the blocks. Lines follow one another and have 16 bytes or less,
+/// all together [`SPREAD`] or less.
+///
+/// # Safety
+///
+/// As for [`gather`].
+#[cfg(not(kiln_mve))]
+pub(crate) unsafe fn spread(lines: &Lines, next: isize) {
+    for position in 0..POSITIONS {
+        let from = lines.from.wrapping_offset(next.wrapping_mul(position as isize));
+        let to = lines.to.wrapping_add(position.wrapping_mul(TAPS));
+        for tap in 0..lines.lines.wrapping_mul(lines.bytes) {
+            let (line, byte) = (tap.checked_div(lines.bytes).unwrap_or(0), tap.checked_rem(lines.bytes).unwrap_or(0));
+            let from = from.wrapping_add(line.wrapping_mul(lines.from_step)).wrapping_add(byte);
+            let at = (tap / TAPS).wrapping_mul(BLOCK).wrapping_add(tap % TAPS);
+            // SAFETY: a byte of a line, as the caller promises.
+            unsafe { to.wrapping_add(at).write(from.read()) };
+        }
+    }
+}
+
+/// As above: 19 instructions for a line of all positions.
+#[cfg(kiln_mve)]
+#[inline(always)]
+pub(crate) unsafe fn spread(lines: &Lines, next: isize) {
+    // SAFETY: the caller's promise.
+    unsafe { assembly::spread(lines, next) }
+}
+
+/// Distributes the `taps` taps of a window, at least 1, from where they are put together over the blocks.
+///
+/// # Safety
+///
+/// They can be read and, where they go, written.
+#[cfg(not(kiln_mve))]
+pub(crate) unsafe fn distribute(window: *const u8, to: *mut u8, taps: usize) {
+    let (from_step, to_step) = (0, 0);
+    // SAFETY: the caller's promise.
+    unsafe { copy(&Lines { from: window, to, bytes: taps, lines: 1, from_step, to_step, step: BLOCK }) };
+}
+
+/// As above.
+#[cfg(kiln_mve)]
+#[inline(always)]
+pub(crate) unsafe fn distribute(window: *const u8, to: *mut u8, taps: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { assembly::distribute(window, to, taps) }
 }
 
 #[cfg(kiln_mve)]
@@ -413,6 +466,77 @@ mod assembly {
                 out("r2") _,
                 out("r3") _,
                 out("r12") _,
+                out("lr") _,
+            );
+        }
+    }
+
+    /// Places in q2: bytes of a window in q1, and three times their blocks' beginnings on top.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn spread(lines: *const Lines, next: isize) {
+        // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "push {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldm r0, {{r2, r3, r4, r5, r6}}",
+                "add r7, r2, r1",
+                "add r8, r7, r1",
+                "add r1, r8, r1",
+                "add r9, r3, #16",
+                "add r10, r3, #32",
+                "add r11, r3, #48",
+                "mov r0, #0",
+                "vidup.u8 q1, r0, #1",
+                "vmov.i8 q3, #0xf0",
+                "mov r12, #3",
+                "vctp.8 r4",
+                "dls lr, r5",
+                "1:",
+                "vand q2, q1, q3",
+                "vmul.i8 q2, q2, r12",
+                "vadd.i8 q2, q2, q1",
+                "vpstttt",
+                "vldrbt.u8 q0, [r2]",
+                "vstrbt.8 q0, [r3, q2]",
+                "vldrbt.u8 q0, [r7]",
+                "vstrbt.8 q0, [r9, q2]",
+                "vpstttt",
+                "vldrbt.u8 q0, [r8]",
+                "vstrbt.8 q0, [r10, q2]",
+                "vldrbt.u8 q0, [r1]",
+                "vstrbt.8 q0, [r11, q2]",
+                "vadd.i8 q1, q1, r4",
+                "add r2, r2, r6",
+                "add r7, r7, r6",
+                "add r8, r8, r6",
+                "add r1, r1, r6",
+                "le lr, 1b",
+                "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                inout("r0") lines => _,
+                inout("r1") next => _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
+    }
+
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn distribute(window: *const u8, to: *mut u8, taps: usize) {
+        // SAFETY: what is changed is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "dlstp.8 lr, r2",
+                "1:",
+                "vldrb.8 q0, [r0], #16",
+                "vstrb.8 q0, [r1], #64",
+                "letp lr, 1b",
+                inout("r0") window => _,
+                inout("r1") to => _,
+                inout("r2") taps => _,
                 out("lr") _,
             );
         }

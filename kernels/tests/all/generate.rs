@@ -38,6 +38,7 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
         18 => suited(number, || wide_conv2d(random)),
+        20 => suited(number, || fully_connected(DType::I8, random)),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),

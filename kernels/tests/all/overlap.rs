@@ -120,7 +120,7 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         // Four outputs of a vector.
-        16 => {
+        16 | 20 => {
             let outputs = *dims.last().unwrap();
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
