@@ -11,7 +11,7 @@ use crate::conv2d::{self, Conv2dParameters};
 use crate::conv2d_paired::clamp;
 use crate::pixels::Pixels;
 use crate::tile_mve::{
-    BLOCK, Lines, POSITIONS, SPREAD, TAPS, Tile, blocks, copy, distribute, gather, run as run_tile, spread,
+    BLOCK, Lines, POSITIONS, SPREAD, TAPS, Tile, blocks, copy, distribute, fill, gather, run as run_tile, spread,
 };
 
 /// int8 convolution.
@@ -52,9 +52,12 @@ unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
     let scratch = call.scratch(0).ptr;
     let taps = taps(p).unwrap_or(0);
+    let channels = p.spatial.output.channels as usize;
     let mut tile = Tile::new(scratch, taps, p.epilogue.output_zero);
     let mut windows = Windows::new(call, p, taps);
-    loop {
+    windows.pixels.begin();
+    tile.turn_to(call, channels, [0, channels & !(CHANNELS - 1)]);
+    while windows.pixels.left > 0 {
         let tiles = windows.tiles_inside();
         // SAFETY: `check` proved that scratch holds four windows in blocks and what is put together behind them, that taps
         // inside the image are inside its window, and that weights and constants are there for every channel.
@@ -65,40 +68,49 @@ unsafe fn run(call: &Call<'_>) {
             }
             if tiles > 0 {
                 windows.pixels.settle(tiles.wrapping_mul(POSITIONS));
+            } else {
+                windows.gather_each(scratch, &mut tile.outputs);
+                products(&mut tile, call, p);
             }
-            if windows.pixels.left == 0 {
-                return;
-            }
-            windows.gather_each(scratch, &mut tile.outputs);
-            products(&mut tile, call, p);
-        }
-        if windows.pixels.left == 0 {
-            return;
         }
     }
 }
 
-/// Writes the outputs of a tile.
+/// Writes the outputs of a tile that was turned to the first channels.
 ///
 /// # Safety
 ///
 /// That of [`run_tile`], for all channels.
-#[inline(never)]
+#[inline(always)]
 unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
-    let (weights, block) = (call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const());
+    // SAFETY: the caller's promise.
+    unsafe {
+        run_tile(tile);
+        if p.spatial.output.channels as usize % CHANNELS != 0 || p.epilogue.low > -128 || p.epilogue.high < 127 {
+            complete(tile, call, p);
+        }
+    }
+}
+
+/// Writes the outputs of the last channels and clamps all, where the first ones were written.
+///
+/// # Safety
+///
+/// As above.
+#[inline(never)]
+unsafe fn complete(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
     let channels = p.spatial.output.channels as usize;
     let fours = channels & !(CHANNELS - 1);
     let back = |tile: &mut Tile, n: usize| tile.outputs.iter_mut().for_each(|at| *at = at.wrapping_sub(n));
     // SAFETY: the caller's promise. Outputs are left where they end.
     unsafe {
-        tile.turn_to(weights, block, channels, [0, fours]);
-        run_tile(tile);
         if fours < channels {
             // The last four, some of them for the second time.
             let first = channels.wrapping_sub(CHANNELS);
             back(tile, fours.wrapping_sub(first));
-            tile.turn_to(weights, block, channels, [first, channels]);
+            tile.turn_to(call, channels, [first, channels]);
             run_tile(tile);
+            tile.turn_to(call, channels, [0, fours]);
         }
         if p.epilogue.low > -128 || p.epilogue.high < 127 {
             // Some may be the same: to clamp twice changes nothing.
@@ -173,59 +185,87 @@ impl<'a> Windows<'a> {
     unsafe fn gather_inside(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
         let (across, step) = self.pixels.steps;
         let mut output = self.pixels.output;
-        for to in outputs {
-            *to = output;
+        let mut source = self.pixels.source;
+        let mut from = [source; POSITIONS];
+        for (to, from) in outputs.iter_mut().zip(&mut from) {
+            (*to, *from) = (output, source);
             output = output.wrapping_offset(step);
+            source = source.wrapping_offset(across);
         }
-        self.pixels.output = output;
-        self.lines.from = self.pixels.source;
+        (self.pixels.source, self.pixels.output) = (source, output);
+        // SAFETY: the caller's promise.
+        unsafe { self.together(scratch, &mut from) };
+    }
+
+    /// Gathers four windows from where they are.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    #[inline(always)]
+    unsafe fn together(&mut self, scratch: *mut u8, from: &mut [*const u8; POSITIONS]) {
         self.lines.to = scratch;
-        self.pixels.source = self.lines.from.wrapping_offset(across.wrapping_mul(POSITIONS as isize));
         // SAFETY: the windows can be read; together the lines fill no more than the blocks.
         unsafe {
             if self.way == Way::Spread {
-                return spread(&self.lines, across);
+                return spread(&self.lines, from);
             }
-            for _ in 0..self.times {
-                gather(&self.lines, across);
+            gather(&self.lines, from);
+            for _ in 1..self.times {
                 let each = self.lines.bytes.wrapping_mul(self.lines.lines).wrapping_mul(POSITIONS);
-                self.lines.from = self.lines.from.wrapping_add(self.down);
                 self.lines.to = self.lines.to.wrapping_add(each);
+                from.iter_mut().for_each(|from| *from = from.wrapping_add(self.down));
+                gather(&self.lines, from);
             }
         }
     }
 
-    /// The same for any windows, one by one. If fewer than four are left, the last stands for those that are missing.
+    /// The same wherever they are. If fewer than four are left, the last stands for those that are missing.
     ///
     /// # Safety
     ///
     /// Taps inside the image can be read, and `scratch` is as large as [`scratch_of_block`] says, aligned to 4 bytes; a pixel is left.
     #[inline(never)]
     unsafe fn gather_each(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
-        let mut rest = self.pixels.left;
-        let mut slot = scratch;
-        for output in outputs {
+        let begin = self.pixels.place();
+        let left = self.pixels.left;
+        let mut from = [core::ptr::null(); POSITIONS];
+        let mut any = core::ptr::null();
+        for (position, (output, from)) in outputs.iter_mut().zip(&mut from).enumerate() {
             *output = self.pixels.output;
-            let window = if self.lines.step == BLOCK { slot } else { self.behind(scratch) };
-            // SAFETY: where the window goes in the blocks, or where it is put together.
-            unsafe {
-                if self.pixels.inside() > 0 {
-                    self.whole(window);
-                } else {
-                    self.part(window);
-                }
-                if self.lines.step != BLOCK {
-                    distribute(window, slot, self.taps());
-                }
+            if self.way != Way::Each && self.pixels.inside() > 0 {
+                any = self.pixels.source;
+                *from = any;
             }
-            slot = slot.wrapping_add(TAPS);
-            rest = rest.saturating_sub(1);
-            if rest > 0 {
+            if left > position.wrapping_add(1) {
                 self.pixels.go_on();
             }
         }
-        if rest == 0 {
+        if left <= POSITIONS {
             self.pixels.left = 0;
+        }
+        let mut others = from.map(|from| if from.is_null() { any } else { from });
+        if !any.is_null() {
+            // SAFETY: four windows inside the image, some of them in the place of those that are not.
+            unsafe { self.together(scratch, &mut others) };
+        }
+        let mut place = begin;
+        let mut slot = scratch;
+        for (position, from) in from.iter().enumerate() {
+            if from.is_null() {
+                let window = if self.lines.step == BLOCK { slot } else { self.behind(scratch) };
+                // SAFETY: where the window goes in the blocks, or where it is put together.
+                unsafe {
+                    self.part(window, place);
+                    if self.lines.step != BLOCK {
+                        distribute(window, slot, self.taps());
+                    }
+                }
+            }
+            slot = slot.wrapping_add(TAPS);
+            if left > position.wrapping_add(1) {
+                place = self.pixels.after(place);
+            }
         }
     }
 
@@ -241,64 +281,46 @@ impl<'a> Windows<'a> {
         scratch.wrapping_add(blocks(self.taps()).wrapping_mul(BLOCK))
     }
 
-    /// Copies the next pixel's window, which is inside the image, to `window`.
+    /// Copies what of the window at `place` is inside the image to `window`, and fills the rest with the zero point.
     ///
     /// # Safety
     ///
-    /// It can be read, and be written as `lines` says.
-    #[inline(always)]
-    unsafe fn whole(&mut self, window: *mut u8) {
-        self.lines.from = self.pixels.source;
-        self.lines.to = window;
-        for _ in 0..self.times {
-            // SAFETY: lines of the window.
-            unsafe { copy(&self.lines) };
-            self.lines.from = self.lines.from.wrapping_add(self.down);
-            self.lines.to = self.lines.to.wrapping_add(self.lines.lines.wrapping_mul(self.lines.to_step));
-        }
-    }
-
-    /// Copies what of the next pixel's window is inside the image, and fills the rest with the zero point.
-    ///
-    /// # Safety
-    ///
-    /// As above; `window` has whole blocks, aligned to 4 bytes.
+    /// It can be read; `window` has whole blocks, aligned to 4 bytes.
     #[inline(never)]
-    unsafe fn part(&mut self, window: *mut u8) {
+    unsafe fn part(&mut self, window: *mut u8, place: (u32, u32)) {
         let s = &self.p.spatial;
-        let zeros = u32::from_ne_bytes([self.p.epilogue.input_zero as u8; 4]);
-        let mut block = window.cast::<[u32; 4]>();
-        for _ in 0..blocks(self.taps()) {
-            // SAFETY: a block's bytes of the window.
-            unsafe { block.write([zeros; 4]) };
-            block = block.wrapping_byte_add(self.lines.step);
-        }
-        let (rows, columns, from) = self.pixels.taps();
+        let (rows, columns, from) = self.pixels.taps(place);
         let [mut height, width] = [&rows, &columns].map(|taps| taps.end.wrapping_sub(taps.first) as usize);
+        if height != s.kernel[0] as usize || width != s.kernel[1] as usize {
+            // SAFETY: the window's blocks.
+            unsafe { fill(window, self.lines.step, blocks(self.taps()), self.p.epilogue.input_zero as u8) };
+        }
         if height == 0 || width == 0 {
             return;
         }
         let depth = self.p.group_inputs as usize;
         // Windows in blocks have those of the other positions between each 16 bytes.
         let shift = if self.lines.step == BLOCK { POSITIONS.trailing_zeros() } else { 0 };
-        let place = |row: u32, column: u32| {
+        let at = |row: u32, column: u32| {
             let taps = (row as usize).wrapping_mul(s.kernel[1] as usize).wrapping_add(column as usize);
             taps.wrapping_mul(depth).wrapping_shl(shift)
         };
-        let mut part = Lines { from, to: window.wrapping_add(place(rows.first, columns.first)), ..self.lines };
+        let (bytes, lines) = (self.lines.bytes, self.lines.lines);
+        self.lines.from = from;
+        self.lines.to = window.wrapping_add(at(rows.first, columns.first));
+        self.lines.lines = width;
         if self.dense {
             // The lines are rows.
-            (part.bytes, part.lines) = (width.wrapping_mul(depth), height);
+            (self.lines.bytes, self.lines.lines) = (width.wrapping_mul(depth), height);
             height = 1;
-        } else {
-            part.lines = width;
         }
         for _ in 0..height {
             // SAFETY: taps inside the image, and their places in the window.
-            unsafe { copy(&part) };
-            part.from = part.from.wrapping_add(self.down);
-            part.to = part.to.wrapping_add(place(1, 0));
+            unsafe { copy(&self.lines) };
+            self.lines.from = self.lines.from.wrapping_add(self.down);
+            self.lines.to = self.lines.to.wrapping_add(at(1, 0));
         }
+        (self.lines.bytes, self.lines.lines) = (bytes, lines);
     }
 }
 
@@ -357,6 +379,7 @@ pub(crate) mod host {
         let call = Call::new(&[], &[], &[], &[], rows);
         let mut windows = Windows::new(&call, &p, taps(&p)?);
         let (mut inside, mut others) = (0u32, 0u32);
+        windows.pixels.begin();
         if windows.pixels.left > COUNTED {
             return None;
         }

@@ -28,20 +28,18 @@ pub(crate) struct Pixels<'a> {
 }
 
 impl<'a> Pixels<'a> {
-    /// The walk over the rows of `call`, whose geometry `Spatial::check` accepted; at the first pixel.
+    /// The walk over the rows of `call`, whose geometry `Spatial::check` accepted. It has to [`begin`](Pixels::begin).
     #[inline(always)]
     pub(crate) fn new(call: &'a Call<'a>, spatial: &'a Spatial) -> Pixels<'a> {
         let (source, output) = (core::ptr::null(), core::ptr::null_mut());
         let (inside, columns, steps) = ((0, 0), (0, 0), (0, 0));
         let (left, width, row, x) = (0, 0, 0, 0);
-        let mut pixels = Pixels { call, spatial, left, width, inside, columns, row, x, source, output, steps };
-        pixels.begin();
-        pixels
+        Pixels { call, spatial, left, width, inside, columns, row, x, source, output, steps }
     }
 
     /// Goes to the first pixel. Written in place: returned, it would be copied.
     #[inline(never)]
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         let (call, s) = (self.call, self.spatial);
         let stride = s.strides[1];
         let rows = call.rows.end.saturating_sub(call.rows.begin);
@@ -139,13 +137,31 @@ impl<'a> Pixels<'a> {
         (pixels as usize).min(self.left)
     }
 
-    /// The taps of the next pixel's window that are inside the image, of rows and of columns, and where the first of them is read.
-    #[inline(never)]
-    pub(crate) fn taps(&self) -> (Taps, Taps, *const u8) {
+    /// The next pixel's row, counted over all images, and its column.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.row, self.x)
+    }
+
+    /// The place after this one.
+    #[inline(always)]
+    pub(crate) fn after(&self, (row, x): (u32, u32)) -> (u32, u32) {
+        let last = self.spatial.output.width.wrapping_sub(1);
+        match self.call.direction {
+            Direction::Up if x == last => (row.wrapping_add(1), 0),
+            Direction::Up => (row, x.wrapping_add(1)),
+            Direction::Down if x == 0 => (row.wrapping_sub(1), last),
+            Direction::Down => (row, x.wrapping_sub(1)),
+        }
+    }
+
+    /// The taps of the window at a place that are inside the image, of rows and of columns, and where the first of them is read.
+    #[inline(always)]
+    pub(crate) fn taps(&self, (row, x): (u32, u32)) -> (Taps, Taps, *const u8) {
         let s = self.spatial;
-        let image = self.row.checked_div(s.output.height).unwrap_or(0);
-        let rows = s.row_taps(self.row.wrapping_sub(image.wrapping_mul(s.output.height)));
-        let columns = s.column_taps(self.x);
+        let image = row.checked_div(s.output.height).unwrap_or(0);
+        let rows = s.row_taps(row.wrapping_sub(image.wrapping_mul(s.output.height)));
+        let columns = s.column_taps(x);
         (rows, columns, s.input.pixel(self.call.input(0), image, rows.at, columns.at))
     }
 }

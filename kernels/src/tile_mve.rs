@@ -4,6 +4,8 @@
 //! block. Weights are read as they lie, channel by channel. One instruction multiplies sixteen taps of one position by one
 //! channel's and adds them all; two channels of four positions fill the eight registers that it can add to.
 
+use kiln_core::Call;
+
 #[cfg(not(kiln_mve))]
 use crate::mve::finish;
 
@@ -23,7 +25,7 @@ pub(crate) fn blocks(taps: usize) -> usize {
 /// Four positions and what they are multiplied by. The body of a tile changes where it has got to.
 #[repr(C)]
 pub(crate) struct Tile {
-    /// The channels' shifts.
+    /// The shifts of channels to come.
     shifts: *const i8,
     /// Where the outputs of each position go; the same place may stand for several.
     pub(crate) outputs: [*mut u8; POSITIONS],
@@ -46,6 +48,16 @@ pub(crate) struct Tile {
     skipped: usize,
     /// Taps of the last block.
     tail: usize,
+    /// Shifts, bias and multipliers of the first channel.
+    first: First,
+}
+
+/// Where the constants of a channel begin.
+#[repr(C)]
+struct First {
+    shifts: *const i8,
+    bias: *const i32,
+    multipliers: *const i32,
 }
 
 /// Bytes of code for one block.
@@ -76,6 +88,7 @@ impl Tile {
                 _ => rounds.wrapping_mul(4).wrapping_sub(before).wrapping_mul(BLOCK_CODE),
             },
             tail: taps.wrapping_sub(before.wrapping_mul(TAPS)),
+            first: First { shifts: core::ptr::null(), bias: core::ptr::null(), multipliers: core::ptr::null() },
         }
     }
 
@@ -85,22 +98,23 @@ impl Tile {
         self.steps[1].wrapping_sub(self.steps[0]) >> 1
     }
 
-    /// Goes to channels `first..end` of the `channels` whose weights and whose block (bias, multipliers, shifts) these are. They are
-    /// fours.
+    /// Goes to channels `first..end` of the `channels` whose weights and whose block (bias, multipliers, shifts) are inputs 1 and 2.
+    /// They are fours.
     #[inline(never)]
-    pub(crate) fn turn_to(&mut self, weights: *const u8, block: *const u8, channels: usize, [first, end]: [usize; 2]) {
+    pub(crate) fn turn_to(&mut self, call: &Call<'_>, channels: usize, [first, end]: [usize; 2]) {
+        let (weights, block) = (call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const());
         let taps = self.taps();
-        self.bias = block.cast::<i32>().wrapping_add(first);
+        let bias = block.cast::<i32>().wrapping_add(first);
+        let shifts = block.cast::<i8>().wrapping_add(channels.wrapping_mul(8)).wrapping_add(first);
+        self.first = First { shifts, bias, multipliers: bias.wrapping_add(channels) };
         self.end = block.cast::<i32>().wrapping_add(end);
-        self.multipliers = self.bias.wrapping_add(channels);
-        self.shifts = block.cast::<i8>().wrapping_add(channels.wrapping_mul(8)).wrapping_add(first);
         let at = first.wrapping_mul(taps).wrapping_add(taps).wrapping_sub(self.tail);
         let zeroth = weights.cast::<i8>().wrapping_add(at);
         self.weights = [zeroth, zeroth.wrapping_add(taps).wrapping_add(taps)];
     }
 }
 
-/// Computes the outputs of the channels that the tile was turned to.
+/// Computes the outputs of the channels that the tile was turned to, and leaves their pointers behind them.
 ///
 /// # Safety
 ///
@@ -111,6 +125,7 @@ pub(crate) unsafe fn run(tile: &mut Tile) {
     let taps = tile.taps();
     let first = tile.last.wrapping_sub(blocks(taps).wrapping_sub(1).wrapping_mul(BLOCK)).cast::<i8>();
     let mut weights = tile.weights[0].wrapping_sub(taps.wrapping_sub(tile.tail));
+    (tile.shifts, tile.bias, tile.multipliers) = (tile.first.shifts, tile.first.bias, tile.first.multipliers);
     while tile.bias != tile.end {
         // SAFETY: the constants and the weights of a channel, an output, a gathered tap: as the caller promises.
         unsafe {
@@ -187,16 +202,15 @@ pub(crate) unsafe fn copy(lines: &Lines) {
     unsafe { assembly::copy(lines) }
 }
 
-/// Gathers the same lines of four positions, which are `next` bytes apart, into blocks. Lines follow one another: where there are several,
-/// they come in sixteens.
+/// Gathers the same lines of four positions, the first of them at `from`, into blocks. Lines follow one another: where there are several, they
+/// come in sixteens.
 ///
 /// # Safety
 ///
-/// They can be read, and their blocks can be written; nothing overlaps.
+/// They can be read, and the blocks at `lines.to` be written; nothing overlaps.
 #[cfg(not(kiln_mve))]
-pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
-    for position in 0..POSITIONS {
-        let from = lines.from.wrapping_offset(next.wrapping_mul(position as isize));
+pub(crate) unsafe fn gather(lines: &Lines, from: &[*const u8; POSITIONS]) {
+    for (position, &from) in from.iter().enumerate() {
         let to = lines.to.wrapping_add(position.wrapping_mul(TAPS));
         let to_step = lines.bytes.wrapping_mul(POSITIONS);
         // SAFETY: as the caller promises.
@@ -207,24 +221,44 @@ pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
 /// As above: 9 instructions a block.
 #[cfg(kiln_mve)]
 #[inline(always)]
-pub(crate) unsafe fn gather(lines: &Lines, next: isize) {
+pub(crate) unsafe fn gather(lines: &Lines, from: &[*const u8; POSITIONS]) {
     // SAFETY: the caller's promise.
-    unsafe { assembly::gather(lines, next) }
+    unsafe { assembly::gather(lines, from) }
+}
+
+/// Fills the parts of a window in `blocks` blocks, at least 1, `step` bytes apart.
+///
+/// # Safety
+///
+/// [`TAPS`] bytes of each can be written.
+#[cfg(not(kiln_mve))]
+pub(crate) unsafe fn fill(to: *mut u8, step: usize, blocks: usize, byte: u8) {
+    for block in 0..blocks {
+        // SAFETY: as the caller promises.
+        unsafe { to.wrapping_add(block.wrapping_mul(step)).cast::<[u8; TAPS]>().write([byte; TAPS]) };
+    }
+}
+
+/// As above.
+#[cfg(kiln_mve)]
+#[inline(always)]
+pub(crate) unsafe fn fill(to: *mut u8, step: usize, blocks: usize, byte: u8) {
+    // SAFETY: the caller's promise.
+    unsafe { assembly::fill(to, step, blocks, byte) }
 }
 
 /// The most taps of a window that is spread: places of bytes are bytes.
 pub(crate) const SPREAD: usize = 64;
 
-/// Spreads lines of four positions, which are `next` bytes apart, over the blocks. Lines follow one another and have 16 bytes or less,
-/// all together [`SPREAD`] or less.
+/// Spreads lines of four positions, the first of them at `from`, over the blocks. Lines follow one another and have 16 bytes or less, all
+/// together [`SPREAD`] or less.
 ///
 /// # Safety
 ///
 /// As for [`gather`].
 #[cfg(not(kiln_mve))]
-pub(crate) unsafe fn spread(lines: &Lines, next: isize) {
-    for position in 0..POSITIONS {
-        let from = lines.from.wrapping_offset(next.wrapping_mul(position as isize));
+pub(crate) unsafe fn spread(lines: &Lines, from: &[*const u8; POSITIONS]) {
+    for (position, &from) in from.iter().enumerate() {
         let to = lines.to.wrapping_add(position.wrapping_mul(TAPS));
         for tap in 0..lines.lines.wrapping_mul(lines.bytes) {
             let (line, byte) = (tap.checked_div(lines.bytes).unwrap_or(0), tap.checked_rem(lines.bytes).unwrap_or(0));
@@ -239,9 +273,9 @@ pub(crate) unsafe fn spread(lines: &Lines, next: isize) {
 /// As above: 19 instructions for a line of all positions.
 #[cfg(kiln_mve)]
 #[inline(always)]
-pub(crate) unsafe fn spread(lines: &Lines, next: isize) {
+pub(crate) unsafe fn spread(lines: &Lines, from: &[*const u8; POSITIONS]) {
     // SAFETY: the caller's promise.
-    unsafe { assembly::spread(lines, next) }
+    unsafe { assembly::spread(lines, from) }
 }
 
 /// Distributes the `taps` taps of a window, at least 1, from where they are put together over the blocks.
@@ -268,7 +302,7 @@ pub(crate) unsafe fn distribute(window: *const u8, to: *mut u8, taps: usize) {
 mod assembly {
     use core::arch::asm;
 
-    use super::{Lines, Tile};
+    use super::{Lines, POSITIONS, Tile};
     use crate::mve::{extension, narrow, scale};
 
     /// A block before the one visited last: x in r1, weights of the two channels in r3 and r5. Sums of position 0 in r0 and r2,
@@ -341,6 +375,10 @@ mod assembly {
                 "mov r11, r0",
                 "ldrd r9, r1, [r11, #60]",
                 "vctp.8 r1",
+                "ldr r0, [r11, #68]",
+                "ldrd r1, r2, [r11, #72]",
+                "str r0, [r11]",
+                "strd r1, r2, [r11, #20]",
                 "ldrd r3, r5, [r11, #44]",
                 "1:",
                 pair!(),
@@ -431,7 +469,7 @@ mod assembly {
     }
 
     #[inline(never)]
-    pub(super) unsafe extern "C" fn gather(lines: *const Lines, next: isize) {
+    pub(super) unsafe extern "C" fn gather(lines: *const Lines, from: *const [*const u8; POSITIONS]) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
         unsafe {
             asm!(
@@ -439,16 +477,14 @@ mod assembly {
                 "push {{r4, r5, r6, r7, r8}}",
                 "ldm r0, {{r2, r3, r4, r5, r6}}",
                 "sub r6, r6, r4",
-                "add r7, r2, r1",
-                "add r8, r7, r1",
-                "add r1, r8, r1",
+                "ldm r1, {{r1, r2, r7, r8}}",
                 "1:",
                 "dlstp.8 lr, r4",
                 "2:",
-                "vldrb.8 q0, [r2], #16",
-                "vldrb.8 q1, [r7], #16",
-                "vldrb.8 q2, [r8], #16",
-                "vldrb.8 q3, [r1], #16",
+                "vldrb.8 q0, [r1], #16",
+                "vldrb.8 q1, [r2], #16",
+                "vldrb.8 q2, [r7], #16",
+                "vldrb.8 q3, [r8], #16",
                 "vstrb.8 q1, [r3, #16]",
                 "vstrb.8 q2, [r3, #32]",
                 "vstrb.8 q3, [r3, #48]",
@@ -462,7 +498,7 @@ mod assembly {
                 "bne 1b",
                 "pop {{r4, r5, r6, r7, r8}}",
                 inout("r0") lines => _,
-                inout("r1") next => _,
+                inout("r1") from => _,
                 out("r2") _,
                 out("r3") _,
                 out("r12") _,
@@ -473,16 +509,14 @@ mod assembly {
 
     /// Places in q2: bytes of a window in q1, and three times their blocks' beginnings on top.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn spread(lines: *const Lines, next: isize) {
+    pub(super) unsafe extern "C" fn spread(lines: *const Lines, from: *const [*const u8; POSITIONS]) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
         unsafe {
             asm!(
                 extension!(),
                 "push {{r4, r5, r6, r7, r8, r9, r10, r11}}",
                 "ldm r0, {{r2, r3, r4, r5, r6}}",
-                "add r7, r2, r1",
-                "add r8, r7, r1",
-                "add r1, r8, r1",
+                "ldm r1, {{r1, r2, r7, r8}}",
                 "add r9, r3, #16",
                 "add r10, r3, #32",
                 "add r11, r3, #48",
@@ -497,14 +531,14 @@ mod assembly {
                 "vmul.i8 q2, q2, r12",
                 "vadd.i8 q2, q2, q1",
                 "vpstttt",
-                "vldrbt.u8 q0, [r2]",
+                "vldrbt.u8 q0, [r1]",
                 "vstrbt.8 q0, [r3, q2]",
-                "vldrbt.u8 q0, [r7]",
+                "vldrbt.u8 q0, [r2]",
                 "vstrbt.8 q0, [r9, q2]",
                 "vpstttt",
-                "vldrbt.u8 q0, [r8]",
+                "vldrbt.u8 q0, [r7]",
                 "vstrbt.8 q0, [r10, q2]",
-                "vldrbt.u8 q0, [r1]",
+                "vldrbt.u8 q0, [r8]",
                 "vstrbt.8 q0, [r11, q2]",
                 "vadd.i8 q1, q1, r4",
                 "add r2, r2, r6",
@@ -514,7 +548,7 @@ mod assembly {
                 "le lr, 1b",
                 "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
                 inout("r0") lines => _,
-                inout("r1") next => _,
+                inout("r1") from => _,
                 out("r2") _,
                 out("r3") _,
                 out("r12") _,
@@ -537,6 +571,27 @@ mod assembly {
                 inout("r0") window => _,
                 inout("r1") to => _,
                 inout("r2") taps => _,
+                out("lr") _,
+            );
+        }
+    }
+
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn fill(to: *mut u8, step: usize, blocks: usize, byte: u8) {
+        // SAFETY: what is changed is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "vdup.8 q0, r3",
+                "dls lr, r2",
+                "1:",
+                "vstrb.8 q0, [r0]",
+                "add r0, r0, r1",
+                "le lr, 1b",
+                inout("r0") to => _,
+                inout("r1") step => _,
+                inout("r2") blocks => _,
+                inout("r3") byte as u32 => _,
                 out("lr") _,
             );
         }
