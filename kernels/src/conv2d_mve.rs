@@ -54,8 +54,8 @@ unsafe fn run(call: &Call<'_>) {
     let taps = taps(p).unwrap_or(0);
     let channels = p.spatial.output.channels as usize;
     let mut tile = Tile::new(scratch, taps, p.epilogue.output_zero);
-    let mut windows = Windows::new(call, p, taps);
-    windows.pixels.begin();
+    let mut windows = Windows::new(call, p);
+    windows.begin(taps);
     tile.turn_to(call, channels, [0, channels & !(CHANNELS - 1)]);
     while windows.pixels.left > 0 {
         let tiles = windows.tiles_inside();
@@ -148,26 +148,39 @@ enum Way {
 }
 
 impl<'a> Windows<'a> {
+    /// They have to [`begin`](Windows::begin).
     #[inline(always)]
-    fn new(call: &'a Call<'a>, p: &'a Conv2dParameters, taps: usize) -> Windows<'a> {
+    fn new(call: &'a Call<'a>, p: &'a Conv2dParameters) -> Windows<'a> {
+        let (from, to) = (core::ptr::null(), core::ptr::null_mut());
+        let (bytes, lines, from_step, to_step, step) = (0, 0, 0, 0, 0);
+        let lines = Lines { from, to, bytes, lines, from_step, to_step, step };
+        let (times, down, dense, way) = (0, 0, false, Way::Each);
+        Windows { p, pixels: Pixels::new(call, &p.spatial), lines, times, down, dense, way }
+    }
+
+    /// Goes to the first window, of `taps` taps. Written in place: returned, it would be copied.
+    #[inline(never)]
+    fn begin(&mut self, taps: usize) {
+        let p = self.p;
         let (down, right) = p.spatial.tap_steps();
         let [height, width] = p.spatial.kernel.map(|n| n as usize);
         let depth = p.group_inputs as usize;
         let dense = right == depth || width == 1;
         let line = width.wrapping_mul(depth);
-        let (bytes, count, times, from_step) =
+        let (bytes, lines, times, from_step) =
             if dense { (line, height, 1, down) } else { (depth, width, height, right) };
-        let way = if bytes % TAPS == 0 || bytes == taps {
+        self.way = if bytes % TAPS == 0 || bytes == taps {
             Way::Blocks
         } else if dense && bytes <= TAPS && taps <= SPREAD {
             Way::Spread
         } else {
             Way::Each
         };
-        let (to_step, step) = if in_blocks(p) { (bytes.wrapping_mul(POSITIONS), BLOCK) } else { (bytes, TAPS) };
-        let (from, to) = (core::ptr::null(), core::ptr::null_mut());
-        let lines = Lines { from, to, bytes, lines: count, from_step, to_step, step };
-        Windows { p, pixels: Pixels::new(call, &p.spatial), lines, times, down, dense, way }
+        (self.times, self.down, self.dense) = (times, down, dense);
+        (self.lines.bytes, self.lines.lines, self.lines.from_step) = (bytes, lines, from_step);
+        (self.lines.to_step, self.lines.step) =
+            if in_blocks(p) { (bytes.wrapping_mul(POSITIONS), BLOCK) } else { (bytes, TAPS) };
+        self.pixels.begin();
     }
 
     /// How many times the next four windows are inside the image, and can be gathered together.
@@ -227,16 +240,19 @@ impl<'a> Windows<'a> {
     /// Taps inside the image can be read, and `scratch` is as large as [`scratch_of_block`] says, aligned to 4 bytes; a pixel is left.
     #[inline(never)]
     unsafe fn gather_each(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
-        let begin = self.pixels.place();
+        let mut place = self.pixels.place();
         let left = self.pixels.left;
         let mut from = [core::ptr::null(); POSITIONS];
         let mut any = core::ptr::null();
+        let mut inside = 0u32;
         for (position, (output, from)) in outputs.iter_mut().zip(&mut from).enumerate() {
             *output = self.pixels.output;
+            inside <<= 1;
             if self.way != Way::Each && self.pixels.inside() > 0 {
                 any = self.pixels.source;
-                *from = any;
+                inside |= 1;
             }
+            *from = any;
             if left > position.wrapping_add(1) {
                 self.pixels.go_on();
             }
@@ -244,25 +260,28 @@ impl<'a> Windows<'a> {
         if left <= POSITIONS {
             self.pixels.left = 0;
         }
-        let mut others = from.map(|from| if from.is_null() { any } else { from });
-        if !any.is_null() {
+        if inside != 0 {
+            // Those before the first that is inside.
+            from.iter_mut().filter(|from| from.is_null()).for_each(|from| *from = any);
             // SAFETY: four windows inside the image, some of them in the place of those that are not.
-            unsafe { self.together(scratch, &mut others) };
+            unsafe { self.together(scratch, &mut from) };
         }
-        let mut place = begin;
-        let mut slot = scratch;
-        for (position, from) in from.iter().enumerate() {
-            if from.is_null() {
-                let window = if self.lines.step == BLOCK { slot } else { self.behind(scratch) };
+        let window = scratch.wrapping_add(blocks(self.taps()).wrapping_mul(BLOCK));
+        for position in 0..POSITIONS {
+            let slot = scratch.wrapping_add(position.wrapping_mul(TAPS));
+            if inside & 1 << (POSITIONS - 1) == 0 {
+                let clip = self.clip(place);
                 // SAFETY: where the window goes in the blocks, or where it is put together.
                 unsafe {
-                    self.part(window, place);
-                    if self.lines.step != BLOCK {
+                    if self.lines.step == BLOCK {
+                        self.part(slot, clip);
+                    } else {
+                        self.part(window, clip);
                         distribute(window, slot, self.taps());
                     }
                 }
             }
-            slot = slot.wrapping_add(TAPS);
+            inside <<= 1;
             if left > position.wrapping_add(1) {
                 place = self.pixels.after(place);
             }
@@ -275,39 +294,34 @@ impl<'a> Windows<'a> {
         self.lines.bytes.wrapping_mul(self.lines.lines).wrapping_mul(self.times)
     }
 
-    /// Where windows are put together.
-    #[inline(always)]
-    fn behind(&self, scratch: *mut u8) -> *mut u8 {
-        scratch.wrapping_add(blocks(self.taps()).wrapping_mul(BLOCK))
+    /// The first tap of the window at `place` that is inside the image, and how many are, down and to the right. Lines begin there.
+    #[inline(never)]
+    fn clip(&mut self, place: (u32, u32)) -> [u32; 3] {
+        let (from, [row, column], [height, width]) = self.pixels.clip(place);
+        self.lines.from = from;
+        [row.wrapping_mul(self.p.spatial.kernel[1]).wrapping_add(column), height, width]
     }
 
-    /// Copies what of the window at `place` is inside the image to `window`, and fills the rest with the zero point.
+    /// Copies what of a window is inside the image, which is what [`Windows::clip`] says, to `window`, and fills the rest with
+    /// the zero point.
     ///
     /// # Safety
     ///
-    /// It can be read; `window` has whole blocks, aligned to 4 bytes.
+    /// It can be read; `window` has whole blocks.
     #[inline(never)]
-    unsafe fn part(&mut self, window: *mut u8, place: (u32, u32)) {
-        let s = &self.p.spatial;
-        let (rows, columns, from) = self.pixels.taps(place);
-        let [mut height, width] = [&rows, &columns].map(|taps| taps.end.wrapping_sub(taps.first) as usize);
-        if height != s.kernel[0] as usize || width != s.kernel[1] as usize {
-            // SAFETY: the window's blocks.
-            unsafe { fill(window, self.lines.step, blocks(self.taps()), self.p.epilogue.input_zero as u8) };
-        }
+    unsafe fn part(&mut self, window: *mut u8, clip: [u32; 3]) {
+        let (bytes, lines, step) = (self.lines.bytes, self.lines.lines, self.lines.step);
+        let [first, mut height, width] = clip.map(|n| n as usize);
+        // SAFETY: the window's blocks.
+        unsafe { fill(window, step, blocks(self.taps()), self.p.epilogue.input_zero as u8) };
         if height == 0 || width == 0 {
             return;
         }
         let depth = self.p.group_inputs as usize;
         // Windows in blocks have those of the other positions between each 16 bytes.
-        let shift = if self.lines.step == BLOCK { POSITIONS.trailing_zeros() } else { 0 };
-        let at = |row: u32, column: u32| {
-            let taps = (row as usize).wrapping_mul(s.kernel[1] as usize).wrapping_add(column as usize);
-            taps.wrapping_mul(depth).wrapping_shl(shift)
-        };
-        let (bytes, lines) = (self.lines.bytes, self.lines.lines);
-        self.lines.from = from;
-        self.lines.to = window.wrapping_add(at(rows.first, columns.first));
+        let spread = step / TAPS;
+        let row = self.p.spatial.kernel[1] as usize;
+        self.lines.to = window.wrapping_add(first.wrapping_mul(depth).wrapping_mul(spread));
         self.lines.lines = width;
         if self.dense {
             // The lines are rows.
@@ -318,7 +332,7 @@ impl<'a> Windows<'a> {
             // SAFETY: taps inside the image, and their places in the window.
             unsafe { copy(&self.lines) };
             self.lines.from = self.lines.from.wrapping_add(self.down);
-            self.lines.to = self.lines.to.wrapping_add(at(1, 0));
+            self.lines.to = self.lines.to.wrapping_add(row.wrapping_mul(depth).wrapping_mul(spread));
         }
         (self.lines.bytes, self.lines.lines) = (bytes, lines);
     }
@@ -377,9 +391,9 @@ pub(crate) mod host {
         let (_, p) = parameters(operation, DType::I8)?;
         let rows = kiln_core::RowRange { begin: 0, end: lowering::image_rows(&operation.output.ty)? };
         let call = Call::new(&[], &[], &[], &[], rows);
-        let mut windows = Windows::new(&call, &p, taps(&p)?);
+        let mut windows = Windows::new(&call, &p);
+        windows.begin(taps(&p)?);
         let (mut inside, mut others) = (0u32, 0u32);
-        windows.pixels.begin();
         if windows.pixels.left > COUNTED {
             return None;
         }

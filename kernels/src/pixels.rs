@@ -2,7 +2,7 @@
 
 use kiln_core::{Call, Direction};
 
-use crate::spatial::{Image, Spatial, Taps};
+use crate::spatial::{Image, Spatial};
 
 /// A walk over output pixels in raster order, or in reverse where the call walks down, over the ends of rows and images.
 pub(crate) struct Pixels<'a> {
@@ -155,13 +155,26 @@ impl<'a> Pixels<'a> {
         }
     }
 
-    /// The taps of the window at a place that are inside the image, of rows and of columns, and where the first of them is read.
+    /// Where the first tap of the window at a place is read that is inside the image, which one that is, and how many are, down and to
+    /// the right.
     #[inline(always)]
-    pub(crate) fn taps(&self, (row, x): (u32, u32)) -> (Taps, Taps, *const u8) {
+    pub(crate) fn clip(&self, (row, x): (u32, u32)) -> (*const u8, [u32; 2], [u32; 2]) {
         let s = self.spatial;
         let image = row.checked_div(s.output.height).unwrap_or(0);
-        let rows = s.row_taps(row.wrapping_sub(image.wrapping_mul(s.output.height)));
-        let columns = s.column_taps(x);
-        (rows, columns, s.input.pixel(self.call.input(0), image, rows.at, columns.at))
+        let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
+        let top = y.wrapping_mul(s.strides[0]).wrapping_sub(s.pads[0]);
+        let (first, height) = taps(top as i32, s.input.height, s.kernel[0], s.dilations[0]);
+        let line = s.input.pixel(self.call.input(0), image, top.wrapping_add(first.wrapping_mul(s.dilations[0])), 0);
+        let left = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]);
+        let (column, width) = taps(left as i32, s.input.width, s.kernel[1], s.dilations[1]);
+        let left = left.wrapping_add(column.wrapping_mul(s.dilations[1])) as usize;
+        (line.wrapping_add(left.wrapping_mul(s.input.pixel_pitch as usize)), [first, column], [height, width])
     }
+}
+
+/// The first tap that is inside the image, and how many are.
+#[inline(never)]
+fn taps(origin: i32, size: u32, kernel: u32, dilation: u32) -> (u32, u32) {
+    let (first, end) = Spatial::taps_from(origin, size, kernel, dilation);
+    (first, end.saturating_sub(first))
 }

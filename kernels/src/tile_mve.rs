@@ -67,7 +67,7 @@ const ROUND_CODE: usize = 4 * BLOCK_CODE + 8;
 
 impl Tile {
     /// A tile of windows of `taps` taps, at least 1, gathered at `x`.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn new(x: *const u8, taps: usize, zero: i32) -> Tile {
         let before = blocks(taps).wrapping_sub(1);
         let passed = blocks(taps).wrapping_mul(TAPS);
