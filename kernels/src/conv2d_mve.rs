@@ -197,15 +197,13 @@ impl<'a> Windows<'a> {
     #[inline(never)]
     unsafe fn gather_inside(&mut self, scratch: *mut u8, outputs: &mut [*mut u8; POSITIONS]) {
         let (across, step) = self.pixels.steps;
-        let mut output = self.pixels.output;
-        let mut source = self.pixels.source;
-        let mut from = [source; POSITIONS];
-        for (to, from) in outputs.iter_mut().zip(&mut from) {
-            (*to, *from) = (output, source);
-            output = output.wrapping_offset(step);
-            source = source.wrapping_offset(across);
-        }
-        (self.pixels.source, self.pixels.output) = (source, output);
+        let (source, output) = (self.pixels.source, self.pixels.output);
+        let (second, second_output) = (source.wrapping_offset(across), output.wrapping_offset(step));
+        let (third, third_output) = (second.wrapping_offset(across), second_output.wrapping_offset(step));
+        let (last, last_output) = (third.wrapping_offset(across), third_output.wrapping_offset(step));
+        *outputs = [output, second_output, third_output, last_output];
+        let mut from = [source, second, third, last];
+        (self.pixels.source, self.pixels.output) = (last.wrapping_offset(across), last_output.wrapping_offset(step));
         // SAFETY: the caller's promise.
         unsafe { self.together(scratch, &mut from) };
     }

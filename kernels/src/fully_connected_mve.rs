@@ -54,45 +54,61 @@ struct Fours {
     next: isize,
 }
 
+impl Fours {
+    /// Goes to outputs `first..end` of vector `row`. They are fours.
+    #[inline(never)]
+    fn turn_to(&mut self, call: &Call<'_>, p: &FullyConnectedParameters, row: u32, [first, end]: [usize; 2]) {
+        let (inputs, outputs) = (p.inputs as usize, p.outputs as usize);
+        let block = call.input(2).ptr.cast_const();
+        self.shifts = block.cast::<i8>().wrapping_add(outputs.wrapping_mul(8)).wrapping_add(first);
+        self.output = vectors::start(call.output(0), row, p.output_pitch).wrapping_add(first);
+        self.bias = block.cast::<i32>().wrapping_add(first);
+        self.multipliers = self.bias.wrapping_add(outputs);
+        self.end = block.cast::<i32>().wrapping_add(end);
+        self.x = vectors::start(call.input(0), row, p.input_pitch).cast_const().cast();
+        self.weights = call.input(1).ptr.cast_const().cast::<i8>().wrapping_add(first.wrapping_mul(inputs));
+    }
+}
+
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<FullyConnectedParameters>() else { return };
     let (inputs, outputs) = (p.inputs as usize, p.outputs as usize);
     let e = &p.epilogue;
+    let none = core::ptr::null();
+    let mut fours = Fours {
+        shifts: none,
+        output: core::ptr::null_mut(),
+        multipliers: none.cast(),
+        bias: none.cast(),
+        end: none.cast(),
+        zero: e.output_zero,
+        x: none,
+        weights: none,
+        inputs,
+        next: inputs.wrapping_sub(inputs.wrapping_add(15) & !15) as isize,
+    };
     for row in call.rows.begin..call.rows.end {
-        let first = vectors::start(call.output(0), row, p.output_pitch);
-        let (mut begin, mut end) = (0, outputs & !(OUTPUTS - 1));
-        loop {
-            let block = call.input(2).ptr.cast_const();
-            let multipliers = block.cast::<i32>().wrapping_add(outputs).wrapping_add(begin);
-            let mut fours = Fours {
-                shifts: block.cast::<i8>().wrapping_add(outputs.wrapping_mul(8)).wrapping_add(begin),
-                output: first.wrapping_add(begin),
-                multipliers,
-                bias: multipliers.wrapping_sub(outputs),
-                end: block.cast::<i32>().wrapping_add(end),
-                zero: e.output_zero,
-                x: vectors::start(call.input(0), row, p.input_pitch).cast_const().cast(),
-                weights: call.input(1).ptr.cast_const().cast::<i8>().wrapping_add(begin.wrapping_mul(inputs)),
-                inputs,
-                next: inputs.wrapping_sub(inputs.wrapping_add(15) & !15) as isize,
-            };
-            // SAFETY: `check` proved that vector `row` of input and output lies inside its window, that weights and constants are
-            // there for every output, and that the latter are aligned.
-            unsafe { multiply(&mut fours) };
-            if end == outputs {
-                break;
+        fours.turn_to(call, p, row, [0, outputs & !(OUTPUTS - 1)]);
+        // SAFETY: `check` proved that vector `row` of input and output lies inside its window, that weights and constants are
+        // there for every output, and that the latter are aligned.
+        unsafe {
+            multiply(&mut fours);
+            if outputs % OUTPUTS != 0 {
+                // The last four, some of them for the second time.
+                fours.turn_to(call, p, row, [outputs.wrapping_sub(OUTPUTS), outputs]);
+                multiply(&mut fours);
             }
-            (begin, end) = (outputs.wrapping_sub(OUTPUTS), outputs);
-        }
-        for o in 0..if e.low > -128 || e.high < 127 { outputs } else { 0 } {
-            let at = first.wrapping_add(o).cast::<i8>();
-            // SAFETY: an output of the vector, which was just written.
-            unsafe { at.write((at.read() as i32).max(e.low).min(e.high) as i8) };
+            if e.low > -128 || e.high < 127 {
+                for o in 1..=outputs {
+                    let at = fours.output.wrapping_sub(o).cast::<i8>();
+                    at.write((at.read() as i32).max(e.low).min(e.high) as i8);
+                }
+            }
         }
     }
 }
 
-/// Computes outputs, four by four.
+/// Computes outputs, four by four, and goes past them.
 ///
 /// # Safety
 ///
