@@ -246,7 +246,7 @@ impl<'a> Windows<'a> {
         for (position, (output, from)) in outputs.iter_mut().zip(&mut from).enumerate() {
             *output = self.pixels.output;
             inside <<= 1;
-            if self.way != Way::Each && self.pixels.inside() > 0 {
+            if self.way != Way::Each && self.pixels.is_inside() {
                 any = self.pixels.source;
                 inside |= 1;
             }
@@ -265,8 +265,8 @@ impl<'a> Windows<'a> {
             unsafe { self.together(scratch, &mut from) };
         }
         let window = scratch.wrapping_add(blocks(self.taps()).wrapping_mul(BLOCK));
+        let mut slot = scratch;
         for position in 0..POSITIONS {
-            let slot = scratch.wrapping_add(position.wrapping_mul(TAPS));
             if inside & 1 << (POSITIONS - 1) == 0 {
                 let clip = self.clip(place);
                 // SAFETY: where the window goes in the blocks, or where it is put together.
@@ -279,6 +279,7 @@ impl<'a> Windows<'a> {
                     }
                 }
             }
+            slot = slot.wrapping_add(TAPS);
             inside <<= 1;
             if left > position.wrapping_add(1) {
                 place = self.pixels.after(place);

@@ -123,11 +123,17 @@ impl<'a> Pixels<'a> {
         }
     }
 
+    /// Whether the next pixel's window is inside the image.
+    #[inline(always)]
+    pub(crate) fn is_inside(&self) -> bool {
+        self.x >= self.inside.0 && self.x < self.inside.1
+    }
+
     /// How many of the next pixels are of one row, with windows inside the image.
     #[inline(always)]
     pub(crate) fn inside(&self) -> usize {
         let (from, end) = self.inside;
-        if self.x < from || self.x >= end {
+        if !self.is_inside() {
             return 0;
         }
         let pixels = match self.call.direction {
