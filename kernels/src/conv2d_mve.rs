@@ -30,7 +30,7 @@ fn taps(p: &Conv2dParameters) -> Option<usize> {
 
 /// Whether any part of a window begins with a block: pixels fill blocks, or a window is one pixel.
 fn in_blocks(p: &Conv2dParameters) -> bool {
-    p.group_inputs as usize % TAPS == 0 || p.spatial.kernel == [1; 2]
+    (p.group_inputs as usize).is_multiple_of(TAPS) || p.spatial.kernel == [1; 2]
 }
 
 /// Bytes of scratch for a block of taps. Windows that do not come in blocks are put together behind them first.
@@ -86,7 +86,8 @@ unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
     // SAFETY: the caller's promise.
     unsafe {
         run_tile(tile);
-        if p.spatial.output.channels as usize % CHANNELS != 0 || p.epilogue.low > -128 || p.epilogue.high < 127 {
+        let channels = p.spatial.output.channels as usize;
+        if !channels.is_multiple_of(CHANNELS) || p.epilogue.low > -128 || p.epilogue.high < 127 {
             complete(tile, call, p);
         }
     }

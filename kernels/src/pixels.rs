@@ -2,7 +2,7 @@
 
 use kiln_core::{Call, Direction};
 
-use crate::spatial::{Image, Spatial};
+use crate::spatial::{Image, Spatial, ceil_div};
 
 /// A walk over output pixels in raster order, or in reverse where the call walks down, over the ends of rows and images.
 pub(crate) struct Pixels<'a> {
@@ -52,7 +52,7 @@ impl<'a> Pixels<'a> {
         let flat = single && s.input.width == s.output.width && s.input.height == s.output.height;
         let flat = flat && dense(&s.input) && dense(&s.output);
         let reach = s.kernel[1].wrapping_sub(1).wrapping_mul(s.dilations[1]);
-        let first = s.pads[1].wrapping_add(stride).wrapping_sub(1).checked_div(stride).unwrap_or(0);
+        let first = ceil_div(s.pads[1], stride);
         let end = match s.input.width.checked_sub(reach) {
             Some(room) if room > 0 => {
                 let last = room.wrapping_sub(1).wrapping_add(s.pads[1]).checked_div(stride).unwrap_or(0);
@@ -60,7 +60,8 @@ impl<'a> Pixels<'a> {
             }
             _ => 0,
         };
-        let steps = (stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize);
+        let step = (stride as isize).wrapping_mul(s.input.pixel_pitch as isize);
+        let steps = (step, s.output.pixel_pitch as isize);
         let up = call.direction == Direction::Up;
         let width = if flat { left as u32 } else { s.output.width };
         (self.left, self.width) = (left, width);
