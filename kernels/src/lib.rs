@@ -25,6 +25,7 @@ mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
+mod conv2d_mve;
 mod conv2d_paired;
 mod conv2d_tiled;
 mod copy;
@@ -33,6 +34,7 @@ mod depthwise_paired;
 mod dequantize;
 mod dsp;
 mod fully_connected;
+mod fully_connected_mve;
 mod fully_connected_paired;
 mod gather;
 #[cfg(feature = "host")]
@@ -53,7 +55,9 @@ mod map_program;
 mod matmul;
 mod matmul_blocked;
 mod movement;
+mod mve;
 mod paired;
+mod pixels;
 mod pool2d;
 mod pool2d_grad;
 #[cfg(feature = "host")]
@@ -73,6 +77,7 @@ mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
+mod tile_mve;
 mod tiled;
 mod transpose;
 mod vector;
