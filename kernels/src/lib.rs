@@ -52,6 +52,7 @@ mod map_program;
 mod matmul;
 mod matmul_blocked;
 mod movement;
+mod mve;
 mod paired;
 mod pool2d;
 mod pool2d_grad;
