@@ -28,6 +28,7 @@ mod conv2d_grad;
 mod conv2d_paired;
 mod copy;
 mod depthwise;
+mod depthwise_mve;
 mod depthwise_paired;
 mod dequantize;
 mod dsp;

@@ -201,7 +201,11 @@ mod tests {
                 let want = fixed::multiply_by_quantized_multiplier(sum, multiplier, shift);
                 assert_eq!(scale_one(sum, multiplier, shift), want, "{sum} * {multiplier} << {shift}");
                 let want = (want as i64 + zero as i64).clamp(-128, 127);
-                assert_eq!(finish(sum, multiplier, shift, zero) as i64, want, "{sum} * {multiplier} << {shift} + {zero}");
+                assert_eq!(
+                    finish(sum, multiplier, shift, zero) as i64,
+                    want,
+                    "{sum} * {multiplier} << {shift} + {zero}"
+                );
             }
         }
         assert_eq!(scaling(1 << 30, 0), None);

@@ -15,6 +15,7 @@ pub use crate::reference::rows as reference;
 
 kernels! {
     conv2d_paired::CONV2D_PAIRED_S8,
+    depthwise_mve::DEPTHWISE_MVE_S8,
     depthwise_paired::DEPTHWISE_PAIRED_S8,
     depthwise::DEPTHWISE_S8,
     conv2d::CONV2D_S8,

@@ -37,6 +37,7 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         15 => suited(number, || depthwise_3x3(random)),
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
+        19 => suited(number, || single_depthwise(random)),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -249,6 +250,19 @@ fn depthwise_3x3(random: &mut Random) -> Case {
         let strides = [random.size(1, 3), random.size(1, 2)];
         let pads = pads([3; 2], [1; 2], random);
         let groups = 4 * random.size(1, most(4));
+        let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
+        convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
+    })
+}
+
+/// One output a channel: windows of any form, or of 3 by 3 over images that may be wide, of many channels.
+fn single_depthwise(random: &mut Random) -> Case {
+    if random.one_in(3) {
+        return first(|| convolution(DType::I8, random.size(1, most(20)), 1, 1, random));
+    }
+    first(|| {
+        let strides = [random.size(1, 3), random.size(1, 3)];
+        let (pads, groups) = (pads([3; 2], [1; 2], random), random.size(1, most(28)));
         let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
         convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
     })

@@ -97,17 +97,28 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
-        // Four channels of a stretch of a row.
-        15 => {
+        // Four channels of a stretch of a row, or eight.
+        15 | 19 => {
             let Op::Conv2d(op) = case.op else { unreachable!() };
             let (width, channels) = (dims[2], dims[3]);
-            let most = if op.strides[1] == 1 { 24 } else { 5 };
+            let kernel = case.inputs[1].ty.shape.dims();
+            let most = match (number, op.strides[1]) {
+                (15, 1) => 24,
+                (15, _) => 5,
+                (_, stride) => {
+                    let columns = if stride == 1 { 78 } else { 33 } / kernel[1];
+                    let most = columns.saturating_sub(kernel[2]) / stride + 1;
+                    width.div_ceil(width.div_ceil(most as usize))
+                }
+            };
+            let together = if number == 15 { 4 } else { 8 };
             let mut tiles = Vec::new();
             for row in 0..dims[0] * dims[1] {
                 for first in (0..width).step_by(most) {
-                    for four in (0..channels).step_by(4) {
+                    for part in (0..channels).step_by(together) {
                         let pixels = first..(first + most).min(width);
-                        let of = |x: usize| (four..four + 4).map(move |c| (row * width + x) * channels + c);
+                        let part = part..(part + together).min(channels);
+                        let of = |x: usize| part.clone().map(move |c| (row * width + x) * channels + c);
                         tiles.push(pixels.flat_map(of).collect());
                     }
                 }

@@ -1,0 +1,754 @@
+//! int8 depthwise convolution, one output channel an input channel, for CPUs with MVE.
+//!
+//! Windows: image; constants of the channels, packed; scratch; then the output image. Rows are output image rows. A row is cut
+//! into stretches of a few pixels; a stretch takes eight channels at a time. What these read is turned round in scratch: channel by
+//! channel, and in a channel column by column, so that the taps of a window lie side by side. One instruction then multiplies all of
+//! them by their weights, which stay in registers for four channels and all pixels of the stretch; the sums of four channels
+//! are scaled together. Their outputs are written, and nothing is read of those eight channels for them again. Rows,
+//! stretches and eights of channels ascend, or descend walking down.
+
+use kiln_core::{Call, Direction, Row};
+
+use crate::conv2d::Conv2dParameters;
+use crate::spatial::Spatial;
+
+/// int8 depthwise convolution, one output channel an input channel.
+pub const DEPTHWISE_MVE_S8: Row =
+    // SAFETY: `check` proves that `run` stays inside the windows.
+    unsafe { Row::new(19, 1, 0, check, run) };
+
+/// Channels turned round together.
+const CHANNELS: usize = 8;
+/// Bytes of a vector: the most taps of a window.
+const VECTOR: usize = 16;
+/// Bytes of what the sums of four channels start from, their multipliers and their shifts.
+const SCALES: usize = 36;
+/// Bytes that scratch has for turned columns at most, with windows one column apart and more. A longer stretch takes fewer
+/// instructions, and more scratch and a longer lag; the image that a stride halves is often the largest of a network, so that
+/// its scratch counts in full.
+const TURNED: [u32; 2] = [624, 264];
+
+/// How a row is cut: outputs of a stretch, and bytes of a channel's columns under it.
+fn stretch(s: &Spatial) -> (u32, u32) {
+    let [height, width] = s.kernel;
+    let stride = s.strides[1];
+    let [one, more] = TURNED;
+    let most = if stride == 1 { one } else { more };
+    let columns = most.checked_div(height.wrapping_mul(CHANNELS as u32)).unwrap_or(0);
+    let most = columns.saturating_sub(width).checked_div(stride).unwrap_or(0).wrapping_add(1);
+    let whole = s.output.width;
+    // Stretches of about one length: none is much shorter than the others.
+    let stretches = crate::spatial::ceil_div(whole, most);
+    let outputs = crate::spatial::ceil_div(whole, stretches);
+    let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(width);
+    (outputs, columns.wrapping_mul(height))
+}
+
+/// Bytes of scratch: a vector that begins in the last window may end behind it.
+fn scratch_bytes(pitch: u32) -> usize {
+    (pitch as usize).wrapping_mul(CHANNELS).wrapping_add(VECTOR)
+}
+
+fn check(call: &Call<'_>) -> bool {
+    let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
+    let s = &p.spatial;
+    let channels = s.output.channels;
+    let [height, width] = s.kernel;
+    s.check(call, 1)
+        && p.groups == channels
+        && p.groups == s.input.channels
+        && height <= VECTOR as u32
+        && width <= VECTOR as u32
+        && height.wrapping_mul(width) <= VECTOR as u32
+        && s.dilations[1] == 1
+        && s.output.width != 0
+        && call.input(1).ptr.addr() & 3 == 0
+        && call.input(1).holds(channels.div_ceil(4) as usize, four_bytes(s) as usize)
+        && call.scratch(0).holds(scratch_bytes(stretch(s).1), 1)
+}
+
+/// Bytes of the constants of four channels.
+fn four_bytes(s: &Spatial) -> u32 {
+    s.kernel[0].wrapping_mul(s.kernel[1]).wrapping_mul(4).wrapping_add(SCALES as u32)
+}
+
+/// Channels of a stretch, eight after eight; the body moves what depends on them to the next ones.
+#[repr(C)]
+struct Tiles {
+    /// From a channel's window to its next one.
+    step: usize,
+    /// Bytes of a channel's columns.
+    pitch: usize,
+    /// From behind the last output of a channel to the first of the channel four on.
+    back: usize,
+    /// Outputs, at least 1.
+    outputs: usize,
+    /// From behind the last window of a channel to the first of the next channel.
+    next: usize,
+    /// How many eights, or channels, are to be computed.
+    left: usize,
+    /// The first channel of the first pixel inside the image.
+    source: *const u8,
+    /// From pixel to pixel.
+    right: usize,
+    /// From row to row.
+    down: usize,
+    /// Rows of the windows that are inside the image.
+    rows: usize,
+    /// Columns of the stretch that are inside the image; at least 1 if there are rows.
+    columns: usize,
+    /// Where the first channel of that pixel goes.
+    to: *mut u8,
+    /// The columns, turned.
+    body: *mut u8,
+    /// The first channel's first output.
+    output: *mut u8,
+    /// From output to output.
+    output_pitch: usize,
+    /// The output's zero point.
+    zero: i32,
+    /// For every four channels what [`SCALES`] counts, then their weights, each channel's column by column.
+    constants: *const u8,
+    /// Rows of a window.
+    height: usize,
+    /// Taps of a window.
+    taps: usize,
+}
+
+unsafe fn run(call: &Call<'_>) {
+    let Some(p) = call.parameters::<Conv2dParameters>() else { return };
+    let s = &p.spatial;
+    let width = s.output.width;
+    let (most, _) = stretch(s);
+    let stretches = crate::spatial::ceil_div(width, most) as usize;
+    let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+    for row in 0..count {
+        let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
+        for part in 0..stretches {
+            let x = (call.direction.pick(part, stretches) as u32).wrapping_mul(most);
+            // SAFETY: `check` proved that scratch has room for a stretch, that the pixels of input and output lie in their
+            // windows, that constants are there for every channel, and alignments.
+            unsafe { compute(call, p, row, x, most.min(width.wrapping_sub(x))) };
+        }
+    }
+}
+
+/// Computes a stretch of `outputs` pixels from `x` on, of row `row` of all images.
+///
+/// # Safety
+///
+/// The stretch is one of the output's; scratch has room for its columns; there are constants for every channel.
+#[inline(never)]
+unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, row: u32, x: u32, outputs: u32) {
+    let s = &p.spatial;
+    let image = row.checked_div(s.output.height).unwrap_or(0);
+    let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
+    let rows = s.row_taps(y);
+    let [height, width] = s.kernel;
+    let stride = s.strides[1];
+    let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(width);
+    let left = (x.wrapping_mul(stride) as i32).wrapping_sub(s.pads[1] as i32);
+    let before = left.saturating_neg().max(0).min(columns as i32) as u32;
+    let first = left.max(0) as u32;
+    let inside = s.input.width.saturating_sub(first).min(columns.wrapping_sub(before));
+    let inside_rows = if inside == 0 { 0 } else { rows.end.wrapping_sub(rows.first) };
+
+    let (_, pitch) = stretch(s);
+    let pitch = pitch as usize;
+    let body = call.scratch(0).ptr;
+    let bytes = |columns: u32| columns.wrapping_mul(height) as usize;
+    let zero = p.epilogue.input_zero;
+    // SAFETY: padding stays from one eight of channels to the next; its bytes are of the columns that scratch has room for.
+    unsafe {
+        if inside_rows < height {
+            fill(body, pitch, pitch, zero);
+        } else {
+            fill(body, bytes(before), pitch, zero);
+            let end = before.wrapping_add(inside);
+            fill(body.wrapping_add(bytes(end)), bytes(columns.wrapping_sub(end)), pitch, zero);
+        }
+    }
+    let (down, right) = s.tap_steps();
+    let step = stride.wrapping_mul(height) as usize;
+    let output_pitch = s.output.pixel_pitch as usize;
+    let passed = |each: usize| (outputs as usize).wrapping_mul(each);
+    let mut tiles = Tiles {
+        step,
+        pitch,
+        back: passed(output_pitch).wrapping_sub(4),
+        outputs: outputs as usize,
+        next: pitch.wrapping_sub(passed(step)),
+        left: 0,
+        source: s.input.pixel(call.input(0), image, rows.at, first),
+        right,
+        down,
+        rows: inside_rows as usize,
+        columns: inside as usize,
+        to: body.wrapping_add(bytes(before)).wrapping_add(rows.first as usize),
+        body,
+        output: s.output.pixel(call.output(0), image, y, x),
+        output_pitch,
+        zero: p.epilogue.output_zero,
+        constants: call.input(1).ptr,
+        height: height as usize,
+        taps: height.wrapping_mul(width) as usize,
+    };
+    let channels = s.output.channels as usize;
+    // SAFETY: the channels are there.
+    unsafe {
+        if call.direction == Direction::Up {
+            some(&mut tiles, channels);
+        } else {
+            let (source, output, constants) = (tiles.source, tiles.output, tiles.constants);
+            let eight_bytes = (four_bytes(s) as usize).wrapping_mul(2);
+            let mut end = channels;
+            while end > 0 {
+                let eight = end.wrapping_sub(1) / CHANNELS;
+                let begin = eight.wrapping_mul(CHANNELS);
+                tiles.source = source.wrapping_add(begin);
+                tiles.output = output.wrapping_add(begin);
+                tiles.constants = constants.wrapping_add(eight.wrapping_mul(eight_bytes));
+                some(&mut tiles, end.wrapping_sub(begin));
+                end = begin;
+            }
+        }
+        if p.epilogue.low > -128 || p.epilogue.high < 127 {
+            for pixel in 0..outputs {
+                let output = s.output.pixel(call.output(0), image, y, x.wrapping_add(pixel));
+                crate::conv2d_paired::clamp(output, channels, p);
+            }
+        }
+    }
+}
+
+/// Computes `channels` channels; what follows them is then the next one's.
+///
+/// # Safety
+///
+/// The pixels inside the image can be read, and the outputs written; scratch has room; there are constants for the channels.
+#[inline(always)]
+unsafe fn some(tiles: &mut Tiles, channels: usize) {
+    let mut left = channels;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if tiles.taps == 9 && tiles.height == 3 && (tiles.step == 3 || tiles.step == 6) && left >= CHANNELS {
+            tiles.left = left / CHANNELS;
+            eights(tiles);
+            left %= CHANNELS;
+        }
+        while left > 0 {
+            tiles.left = left.min(CHANNELS);
+            left = left.wrapping_sub(tiles.left);
+            few(tiles);
+        }
+    }
+}
+
+/// Writes the zero point to `count` bytes of each of eight channels.
+///
+/// # Safety
+///
+/// `to` has `count` bytes, and so many again seven times, every `pitch` bytes.
+#[cfg(not(kiln_mve))]
+unsafe fn fill(to: *mut u8, count: usize, pitch: usize, zero: i32) {
+    for channel in 0..CHANNELS {
+        let to = to.wrapping_add(channel.wrapping_mul(pitch));
+        for byte in 0..count {
+            // SAFETY: as the caller promises.
+            unsafe { to.wrapping_add(byte).write(zero as u8) };
+        }
+    }
+}
+
+/// Computes up to eight channels.
+///
+/// # Safety
+///
+/// As for [`some`].
+#[cfg(not(kiln_mve))]
+unsafe fn few(tiles: &mut Tiles) {
+    let t = tiles;
+    let four_bytes = t.taps.wrapping_mul(4).wrapping_add(SCALES);
+    for channel in 0..t.left {
+        let to = t.to.wrapping_add(channel.wrapping_mul(t.pitch));
+        let source = t.source.wrapping_add(channel);
+        for row in 0..t.rows {
+            for column in 0..t.columns {
+                let at = row.wrapping_mul(t.down).wrapping_add(column.wrapping_mul(t.right));
+                // SAFETY: a pixel inside the image, and its place in scratch.
+                unsafe {
+                    let x = source.wrapping_add(at).read();
+                    to.wrapping_add(row).wrapping_add(column.wrapping_mul(t.height)).write(x);
+                }
+            }
+        }
+    }
+    for channel in 0..t.left {
+        let lane = channel % 4;
+        let four = t.constants.wrapping_add((channel / 4).wrapping_mul(four_bytes));
+        let word = |number: usize| four.cast::<i32>().wrapping_add(number.wrapping_mul(4).wrapping_add(lane));
+        let weights = four.wrapping_add(SCALES).wrapping_add(lane.wrapping_mul(t.taps)).cast::<i8>();
+        for output in 0..t.outputs {
+            let x = t.body.wrapping_add(channel.wrapping_mul(t.pitch)).wrapping_add(output.wrapping_mul(t.step));
+            let to = t.output.wrapping_add(channel).wrapping_add(output.wrapping_mul(t.output_pitch));
+            // SAFETY: a window of scratch, the channel's constants, and an output.
+            unsafe {
+                let (mut sum, multiplier) = (word(0).read(), word(1).read());
+                let shift = word(2).cast::<i8>().wrapping_sub(lane.wrapping_mul(3)).read();
+                for tap in 0..t.taps {
+                    let product =
+                        (x.wrapping_add(tap).read() as i8 as i32).wrapping_mul(weights.wrapping_add(tap).read() as i32);
+                    sum = sum.wrapping_add(product);
+                }
+                to.write(crate::mve::finish(sum, multiplier, shift as i32, t.zero) as u8);
+            }
+        }
+    }
+    t.source = t.source.wrapping_add(CHANNELS);
+    t.output = t.output.wrapping_add(CHANNELS);
+    t.constants = t.constants.wrapping_add(four_bytes.wrapping_mul(2));
+}
+
+/// Computes eights of channels for windows of 3 by 3.
+///
+/// # Safety
+///
+/// As for [`some`].
+#[cfg(not(kiln_mve))]
+unsafe fn eights(tiles: &mut Tiles) {
+    for _ in 0..tiles.left {
+        tiles.left = CHANNELS;
+        // SAFETY: as the caller promises.
+        unsafe { few(tiles) };
+    }
+}
+
+#[cfg(kiln_mve)]
+use assembly::{eights, few, fill};
+
+#[cfg(kiln_mve)]
+mod assembly {
+    use core::arch::asm;
+
+    use super::Tiles;
+    use crate::mve::{extension, narrow, scale};
+
+    /// As in plain Rust, three instructions a byte of eight channels.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn fill(to: *mut u8, count: usize, pitch: usize, zero: i32) {
+        // SAFETY: the caller's promise. Nothing changes but registers that a callee may.
+        unsafe {
+            asm!(
+                extension!(),
+                "mov r12, #0",
+                "vidup.u16 q1, r12, #1",
+                "vmul.i16 q1, q1, r2",
+                "vdup.8 q0, r3",
+                "wls lr, r1, 2f",
+                "3:",
+                "vstrb.16 q0, [r0, q1]",
+                "add r0, r0, #1",
+                "le lr, 3b",
+                "2:",
+                inout("r0") to => _,
+                inout("r1") count => _,
+                inout("r2") pitch => _,
+                inout("r3") zero => _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
+    }
+
+    /// What both bodies begin with: outputs in r0, their pitch in r2, their zero point in r11, constants in r12, and 1 in r9. The
+    /// arguments are on the stack.
+    macro_rules! enter {
+        () => {
+            concat!(
+                "vpush {{d8-d15}}\n",
+                "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}\n",
+                "mov r1, r0\n",
+                "add r3, r0, #52\n",
+                "ldm r3, {{r0, r2, r11, r12}}\n",
+                "uxth r11, r11\n",
+                "mov r9, #1\n",
+                // A group of channels goes back first.
+                "ldr r3, [r1, #8]\n",
+                "add r0, r0, r3\n",
+            )
+        };
+    }
+
+    /// And what they end with.
+    macro_rules! leave {
+        () => {
+            concat!(
+                "ldr r1, [sp]\n",
+                "ldr r3, [r1, #8]\n",
+                "sub r0, r0, r3\n",
+                "str r0, [r1, #52]\n",
+                "str r12, [r1, #64]\n",
+                "pop {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}\n",
+                "vpop {{d8-d15}}\n",
+            )
+        };
+    }
+
+    /// Takes what is to be turned: source in r3, pitches in r4 and r5, rows in r6, columns in r7, the place in r8, scratch in
+    /// r10; where eight channels go, in q4. The source is moved on.
+    macro_rules! turn {
+        () => {
+            concat!(
+                "ldr r1, [sp]\n",
+                "add r3, r1, #24\n",
+                "ldm r3, {{r3, r4, r5, r6, r7, r8, r10}}\n",
+                "add lr, r3, #8\n",
+                "str lr, [r1, #24]\n",
+                "ldr r1, [r1, #4]\n",
+                "mov lr, #0\n",
+                "vidup.u16 q4, lr, #1\n",
+                "vmul.i16 q4, q4, r1\n",
+            )
+        };
+    }
+
+    /// Goes to four channels, the first of whose windows is in r1.
+    macro_rules! columns {
+        () => {
+            concat!("add r3, r1, r4\n", "add r5, r3, r4\n", "add r7, r5, r4\n", "sub r0, r0, r6\n",)
+        };
+    }
+
+    /// Sums of a pixel's windows, for four channels.
+    macro_rules! multiply {
+        (step $step:literal) => {
+            concat!(
+                multiply!(one "r1", "r4", "q0", $step),
+                multiply!(one "r3", "r6", "q1", $step),
+                multiply!(one "r5", "r8", "q2", $step),
+                multiply!(one "r7", "r10", "q3", $step),
+                "vmov q7[2], q7[0], r8, r4\n",
+                "vmov q7[3], q7[1], r10, r6\n",
+                "vadd.i32 q7, q7, q4\n",
+            )
+        };
+        (one $x:literal, $sum:literal, $weights:literal, "r12") => {
+            concat!(
+                "vldrb.u8 q7, [", $x, "]\n",
+                "add ", $x, ", ", $x, ", r12\n",
+                "vmladav.s8 ", $sum, ", ", $weights, ", q7\n",
+            )
+        };
+        (one $x:literal, $sum:literal, $weights:literal, $step:literal) => {
+            concat!(
+                "vldrb.u8 q7, [", $x, "], ", $step, "\n",
+                "vmladav.s8 ", $sum, ", ", $weights, ", q7\n",
+            )
+        };
+    }
+
+    /// All outputs of four channels, 20 instructions each time.
+    macro_rules! outputs {
+        ($label:literal, $step:literal) => {
+            concat!(
+                $label, ":\n",
+                multiply!(step $step),
+                scale!("q7", "q5", "q6", "r9"),
+                narrow!("q7", "r11"),
+                "vstrb.32 q7, [r0]\n",
+                "add r0, r0, r2\n",
+                "le lr, ", $label, "b\n",
+            )
+        };
+    }
+
+    /// Three rows take 11 instructions a column. The upper half of r11 says which four of the eight channels it is.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn eights(tiles: *mut Tiles) {
+        // SAFETY: registers that a compiler may want back are pushed and popped; the rest is the caller's promise.
+        unsafe {
+            asm!(
+                extension!(),
+                enter!(),
+                "mov r1, #9",
+                "vctp.8 r1",
+                "4:",
+                turn!(),
+                "vadd.i16 q5, q4, r9",
+                "vadd.i16 q6, q5, r9",
+                "cmp r6, #3",
+                "bne 6f",
+                "add r1, r3, r5",
+                "add r5, r1, r5",
+                "dls lr, r7",
+                "5:",
+                "vldrb.u16 q0, [r3]",
+                "vldrb.u16 q1, [r1]",
+                "vldrb.u16 q2, [r5]",
+                "vstrb.16 q0, [r8, q4]",
+                "vstrb.16 q1, [r8, q5]",
+                "vstrb.16 q2, [r8, q6]",
+                "add r3, r3, r4",
+                "add r1, r1, r4",
+                "add r5, r5, r4",
+                "add r8, r8, #3",
+                "le lr, 5b",
+                "b 9f",
+                "6:",
+                "cbz r6, 9f",
+                "7:",
+                "mov r1, r3",
+                "dls lr, r7",
+                "8:",
+                "vldrb.u16 q0, [r1]",
+                "vstrb.16 q0, [r8, q4]",
+                "add r1, r1, r4",
+                "add r8, r8, #3",
+                "le lr, 8b",
+                "sub r8, r8, r7, lsl #1",
+                "sub r8, r8, r7",
+                "add r8, r8, #1",
+                "add r3, r3, r5",
+                "subs r6, r6, #1",
+                "bne 7b",
+                "9:",
+                "mov r1, r10",
+                "20:",
+                "vldrw.u32 q4, [r12], #16",
+                "vldrw.u32 q5, [r12], #16",
+                "vldrb.s32 q6, [r12], #4",
+                "vpstttt",
+                "vldrbt.u8 q0, [r12], #9",
+                "vldrbt.u8 q1, [r12], #9",
+                "vldrbt.u8 q2, [r12], #9",
+                "vldrbt.u8 q3, [r12], #9",
+                "ldr r3, [sp]",
+                "ldm r3, {{r3, r4, r6, lr}}",
+                "cmp r3, #3",
+                columns!(),
+                "bne 22f",
+                outputs!("21", "#3"),
+                "b 23f",
+                outputs!("22", "#6"),
+                "23:",
+                "ldr r3, [sp]",
+                "ldr r3, [r3, #16]",
+                "add r1, r7, r3",
+                "adds r11, r11, #0x80000000",
+                "bcc 20b",
+                "ldr r1, [sp]",
+                "ldr r3, [r1, #20]",
+                "subs r3, r3, #1",
+                "str r3, [r1, #20]",
+                "bne 4b",
+                leave!(),
+                inout("r0") tiles => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
+    }
+
+    /// Any windows, any number of channels.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn few(tiles: *mut Tiles) {
+        // SAFETY: registers that a compiler may want back are pushed and popped; the rest is the caller's promise.
+        unsafe {
+            asm!(
+                extension!(),
+                enter!(),
+                "ldr r3, [r1, #20]",
+                "vctp.16 r3",
+                turn!(),
+                "ldr r1, [sp]",
+                "ldr r10, [r1, #68]",
+                "cbz r6, 9f",
+                "7:",
+                "mov r1, r3",
+                "dls lr, r7",
+                "8:",
+                "vpst",
+                "vldrbt.u16 q0, [r1]",
+                "vstrb.16 q0, [r8, q4]",
+                "add r1, r1, r4",
+                "add r8, r8, r10",
+                "le lr, 8b",
+                "mls r8, r7, r10, r8",
+                "add r8, r8, #1",
+                "add r3, r3, r5",
+                "subs r6, r6, #1",
+                "bne 7b",
+                "9:",
+                "ldr r3, [sp]",
+                "ldr r1, [r3, #48]",
+                "20:",
+                "vldrw.u32 q4, [r12], #16",
+                "vldrw.u32 q5, [r12], #16",
+                "vldrb.s32 q6, [r12], #4",
+                "ldr r5, [r3, #72]",
+                "vctp.8 r5",
+                "add r6, r12, r5",
+                "add r7, r6, r5",
+                "add r8, r7, r5",
+                "vpstttt",
+                "vldrbt.u8 q0, [r12]",
+                "vldrbt.u8 q1, [r6]",
+                "vldrbt.u8 q2, [r7]",
+                "vldrbt.u8 q3, [r8]",
+                "add r12, r8, r5",
+                "str r12, [r3, #64]",
+                "ldr r5, [r3, #20]",
+                "vctp.32 r5",
+                "sub r5, r5, #4",
+                "str r5, [r3, #20]",
+                "ldm r3, {{r3, r4, r6, lr}}",
+                "mov r12, r3",
+                columns!(),
+                "21:",
+                multiply!(step "r12"),
+                scale!("q7", "q5", "q6", "r9"),
+                narrow!("q7", "r11"),
+                "vpst",
+                "vstrbt.32 q7, [r0]",
+                "add r0, r0, r2",
+                "le lr, 21b",
+                "ldr r3, [sp]",
+                "ldr r4, [r3, #16]",
+                "add r1, r7, r4",
+                "ldr r12, [r3, #64]",
+                "ldr r4, [r3, #20]",
+                "cmp r4, #0",
+                "bgt 20b",
+                leave!(),
+                inout("r0") tiles => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
+    }
+}
+
+/// How planning chooses and prepares the row.
+#[cfg(feature = "host")]
+pub(crate) mod host {
+    use kiln_core::DType;
+    use kiln_ops::OpError;
+
+    use super::*;
+    use crate::conv2d::host::{channel, finish, parameters, quantization_suits};
+    use crate::lag;
+    use crate::mve::{TARGETS, scaling};
+    use crate::table::{Direction, Emit, Kernel, Operation};
+    use crate::workload::Workload;
+
+    pub(crate) const DEPTHWISE_MVE_S8: Kernel = Kernel {
+        number: super::DEPTHWISE_MVE_S8.number(),
+        name: "depthwise_mve_s8",
+        row_name: "DEPTHWISE_MVE_S8",
+        targets: TARGETS,
+        directions: &[Direction::Up, Direction::Down],
+        applies: |operation| {
+            geometry(operation).is_some_and(|p| (0..p.groups as usize).all(|o| scale(operation, o).is_some()))
+        },
+        prepare: |operation, emit| {
+            let p = geometry(operation).ok_or(OpError::TooLarge)?;
+            emit.input(0);
+            pack(operation, &p, emit)?;
+            emit.scratch(scratch_bytes(stretch(&p.spatial).1) as u64);
+            finish(operation, DType::I8, emit)
+        },
+        lag: |operation, input, direction| {
+            let p = geometry(operation).filter(|_| input == 0)?;
+            let steps = [stretch(&p.spatial).0, CHANNELS as u32];
+            lag::stretches(&p.spatial, operation.output.ty.shape.dim(0), steps, direction)
+        },
+        portable: super::DEPTHWISE_MVE_S8,
+        native: None,
+        work: Some(work),
+    };
+
+    /// Outputs of four channels, fours of channels of a stretch, columns turned of each row, stretches, columns of padding, and rows.
+    fn work(operation: &Operation<'_>) -> Option<Workload> {
+        let p = geometry(operation)?;
+        let s = &p.spatial;
+        let (most, _) = stretch(s);
+        let images = f64::from(operation.output.ty.shape.dim(0));
+        let (mut stretches, mut columns, mut beside) = (0u32, 0u32, 0u32);
+        for x in (0..s.output.width).step_by(most as usize) {
+            let outputs = most.min(s.output.width - x);
+            let left = i64::from(x * s.strides[1]) - i64::from(s.pads[1]);
+            let end = left + i64::from((outputs - 1) * s.strides[1] + s.kernel[1]);
+            let inside = (end.min(i64::from(s.input.width)) - left.max(0)).max(0);
+            stretches += 1;
+            columns += inside as u32;
+            beside += (end - left - inside) as u32;
+        }
+        let taps = (0..s.output.height).map(|y| s.row_taps(y)).map(|rows| rows.end - rows.first).sum::<u32>();
+        let rows = f64::from(s.output.height) * images;
+        let [fours, eights] = [4, 8].map(|together| f64::from(p.groups.div_ceil(together)));
+        let [stretches, columns, beside] = [stretches, columns, beside].map(f64::from);
+        Some(Workload {
+            products: rows * f64::from(s.output.width) * fours,
+            outputs: rows * stretches * fours,
+            lines: f64::from(taps) * images * columns * eights,
+            vectors: rows * stretches,
+            padding: rows * beside * f64::from(s.kernel[0]),
+            gathered: rows,
+            ..Workload::default()
+        })
+    }
+
+    /// What a channel's sum starts from, its multiplier and its shift, if they can be applied to vectors.
+    fn scale(operation: &Operation<'_>, o: usize) -> Option<(i32, i32, i32)> {
+        let (start, multiplier, shift) = channel(operation, o);
+        scaling(multiplier, shift).map(|(multiplier, shift)| (start, multiplier, shift))
+    }
+
+    /// The parameters of a convolution of the form that the row takes.
+    fn geometry(operation: &Operation<'_>) -> Option<Conv2dParameters> {
+        let (_, p) = parameters(operation, DType::I8)?;
+        let s = &p.spatial;
+        let suits = p.group_inputs == 1
+            && p.group_outputs == 1
+            && s.kernel.iter().product::<u32>() <= VECTOR as u32
+            && s.dilations[1] == 1
+            && quantization_suits(operation);
+        suits.then_some(p)
+    }
+
+    /// Emits scales and weights, four channels after four.
+    fn pack(operation: &Operation<'_>, p: &Conv2dParameters, emit: &mut dyn Emit) -> Result<(), OpError> {
+        let data = operation.inputs.get(1).and_then(|w| w.data);
+        let data = data.ok_or(OpError::Quantization("depthwise weights must be constant"))?;
+        let [height, width] = p.spatial.kernel.map(|size| size as usize);
+        let each = four_bytes(&p.spatial) as usize;
+        emit.constant("weights and scales", p.groups.div_ceil(4) as usize * each, &mut |packed| {
+            for (four, record) in packed.chunks_exact_mut(each).enumerate() {
+                let (scales, weights) = record.split_at_mut(SCALES);
+                let (starts, rest) = scales.split_at_mut(16);
+                let (multipliers, shifts) = rest.split_at_mut(16);
+                let words = starts.chunks_exact_mut(4).zip(multipliers.chunks_exact_mut(4));
+                let bytes = weights.chunks_exact_mut(height * width).zip(shifts);
+                for (lane, ((first, second), (to, left))) in words.zip(bytes).enumerate() {
+                    let o = 4 * four + lane;
+                    // Channels that are not there are computed too, and not written.
+                    let Some(taps) = data.get(o * to.len()..(o + 1) * to.len()) else { continue };
+                    let (start, multiplier, shift) = scale(operation, o).unwrap_or((0, 0, -1));
+                    first.copy_from_slice(&start.to_le_bytes());
+                    second.copy_from_slice(&multiplier.to_le_bytes());
+                    *left = shift as i8 as u8;
+                    for (at, to) in to.iter_mut().enumerate() {
+                        *to = taps.get(at % height * width + at / height).copied().unwrap_or(0);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
