@@ -103,12 +103,12 @@ struct Tiles {
     body: *mut u8,
     /// The first channel's first output.
     output: *mut u8,
-    /// From output to output.
-    output_pitch: usize,
-    /// The output's zero point.
-    zero: i32,
     /// For every four channels what [`SCALES`] counts, then their weights, each channel's column by column.
     constants: *const u8,
+    /// The output's zero point.
+    zero: i32,
+    /// From output to output.
+    output_pitch: usize,
     /// Rows of a window.
     height: usize,
     /// Taps of a window.
@@ -360,7 +360,7 @@ mod assembly {
         }
     }
 
-    /// What both bodies begin with: outputs in r0, their pitch in r2, their zero point in r11, constants in r12, and 1 in r9. The
+    /// What both bodies begin with: outputs in r0, their pitch in r12, their zero point in r11, constants in r2, and 1 in r9. The
     /// arguments are on the stack.
     macro_rules! enter {
         () => {
@@ -387,7 +387,7 @@ mod assembly {
                 "ldr r3, [r1, #8]\n",
                 "sub r0, r0, r3\n",
                 "str r0, [r1, #52]\n",
-                "str r12, [r1, #64]\n",
+                "str r2, [r1, #56]\n",
                 "pop {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}\n",
                 "vpop {{d8-d15}}\n",
             )
@@ -421,43 +421,57 @@ mod assembly {
 
     /// Sums of a pixel's windows, for four channels.
     macro_rules! multiply {
-        (step $step:literal) => {
+        ($($window:tt)*) => {
             concat!(
-                multiply!(one "r1", "r4", "q0", $step),
-                multiply!(one "r3", "r6", "q1", $step),
-                multiply!(one "r5", "r8", "q2", $step),
-                multiply!(one "r7", "r10", "q3", $step),
-                "vmov q7[2], q7[0], r8, r4\n",
-                "vmov q7[3], q7[1], r10, r6\n",
+                window!("r1", "r4", "q0", $($window)*),
+                window!("r3", "r6", "q1", $($window)*),
+                window!("r5", "r8", "q2", $($window)*),
+                window!("r7", "r10", "q3", $($window)*),
+                "vmov q7[2], q7[0], r4, r8\n",
+                "vmov q7[3], q7[1], r6, r10\n",
                 "vadd.i32 q7, q7, q4\n",
             )
         };
-        (one $x:literal, $sum:literal, $weights:literal, "r12") => {
+    }
+
+    /// The sum of one window; the next lies so many bytes on, or as many as r2 says.
+    macro_rules! window {
+        ($x:literal, $sum:literal, $weights:literal, r2) => {
             concat!(
-                "vldrb.u8 q7, [", $x, "]\n",
-                "add ", $x, ", ", $x, ", r12\n",
-                "vmladav.s8 ", $sum, ", ", $weights, ", q7\n",
+                "vldrb.u8 q7, [",
+                $x,
+                "]\n",
+                "add ",
+                $x,
+                ", ",
+                $x,
+                ", r2\n",
+                "vmladav.s8 ",
+                $sum,
+                ", ",
+                $weights,
+                ", q7\n",
             )
         };
-        (one $x:literal, $sum:literal, $weights:literal, $step:literal) => {
-            concat!(
-                "vldrb.u8 q7, [", $x, "], ", $step, "\n",
-                "vmladav.s8 ", $sum, ", ", $weights, ", q7\n",
-            )
+        ($x:literal, $sum:literal, $weights:literal, $step:tt) => {
+            concat!("vldrb.u8 q7, [", $x, "], #", $step, "\n", "vmladav.s8 ", $sum, ", ", $weights, ", q7\n",)
         };
     }
 
     /// All outputs of four channels, 20 instructions each time.
     macro_rules! outputs {
-        ($label:literal, $step:literal) => {
+        ($label:literal, $step:tt) => {
             concat!(
-                $label, ":\n",
-                multiply!(step $step),
+                $label,
+                ":\n",
+                multiply!($step),
                 scale!("q7", "q5", "q6", "r9"),
                 narrow!("q7", "r11"),
                 "vstrb.32 q7, [r0]\n",
-                "add r0, r0, r2\n",
-                "le lr, ", $label, "b\n",
+                "add r0, r0, r12\n",
+                "le lr, ",
+                $label,
+                "b\n",
             )
         };
     }
@@ -514,22 +528,22 @@ mod assembly {
                 "9:",
                 "mov r1, r10",
                 "20:",
-                "vldrw.u32 q4, [r12], #16",
-                "vldrw.u32 q5, [r12], #16",
-                "vldrb.s32 q6, [r12], #4",
+                "vldrw.u32 q4, [r2], #16",
+                "vldrw.u32 q5, [r2], #16",
+                "vldrb.s32 q6, [r2], #4",
                 "vpstttt",
-                "vldrbt.u8 q0, [r12], #9",
-                "vldrbt.u8 q1, [r12], #9",
-                "vldrbt.u8 q2, [r12], #9",
-                "vldrbt.u8 q3, [r12], #9",
+                "vldrbt.u8 q0, [r2], #9",
+                "vldrbt.u8 q1, [r2], #9",
+                "vldrbt.u8 q2, [r2], #9",
+                "vldrbt.u8 q3, [r2], #9",
                 "ldr r3, [sp]",
                 "ldm r3, {{r3, r4, r6, lr}}",
                 "cmp r3, #3",
                 columns!(),
                 "bne 22f",
-                outputs!("21", "#3"),
+                outputs!("21", 3),
                 "b 23f",
-                outputs!("22", "#6"),
+                outputs!("22", 6),
                 "23:",
                 "ldr r3, [sp]",
                 "ldr r3, [r3, #16]",
@@ -544,9 +558,9 @@ mod assembly {
                 leave!(),
                 inout("r0") tiles => _,
                 out("r1") _,
-                out("r2") _,
-                out("r3") _,
                 out("r12") _,
+                out("r3") _,
+                out("r2") _,
                 out("lr") _,
             );
         }
@@ -585,49 +599,49 @@ mod assembly {
                 "ldr r3, [sp]",
                 "ldr r1, [r3, #48]",
                 "20:",
-                "vldrw.u32 q4, [r12], #16",
-                "vldrw.u32 q5, [r12], #16",
-                "vldrb.s32 q6, [r12], #4",
+                "vldrw.u32 q4, [r2], #16",
+                "vldrw.u32 q5, [r2], #16",
+                "vldrb.s32 q6, [r2], #4",
                 "ldr r5, [r3, #72]",
                 "vctp.8 r5",
-                "add r6, r12, r5",
+                "add r6, r2, r5",
                 "add r7, r6, r5",
                 "add r8, r7, r5",
                 "vpstttt",
-                "vldrbt.u8 q0, [r12]",
+                "vldrbt.u8 q0, [r2]",
                 "vldrbt.u8 q1, [r6]",
                 "vldrbt.u8 q2, [r7]",
                 "vldrbt.u8 q3, [r8]",
-                "add r12, r8, r5",
-                "str r12, [r3, #64]",
+                "add r2, r8, r5",
+                "str r2, [r3, #56]",
                 "ldr r5, [r3, #20]",
                 "vctp.32 r5",
                 "sub r5, r5, #4",
                 "str r5, [r3, #20]",
                 "ldm r3, {{r3, r4, r6, lr}}",
-                "mov r12, r3",
+                "mov r2, r3",
                 columns!(),
                 "21:",
-                multiply!(step "r12"),
+                multiply!(r2),
                 scale!("q7", "q5", "q6", "r9"),
                 narrow!("q7", "r11"),
                 "vpst",
                 "vstrbt.32 q7, [r0]",
-                "add r0, r0, r2",
+                "add r0, r0, r12",
                 "le lr, 21b",
                 "ldr r3, [sp]",
                 "ldr r4, [r3, #16]",
                 "add r1, r7, r4",
-                "ldr r12, [r3, #64]",
+                "ldr r2, [r3, #56]",
                 "ldr r4, [r3, #20]",
                 "cmp r4, #0",
                 "bgt 20b",
                 leave!(),
                 inout("r0") tiles => _,
                 out("r1") _,
-                out("r2") _,
-                out("r3") _,
                 out("r12") _,
+                out("r3") _,
+                out("r2") _,
                 out("lr") _,
             );
         }

@@ -15,6 +15,7 @@ extern crate std;
 
 mod add;
 mod add_affine;
+mod add_mve;
 mod arithmetic;
 mod blocks;
 mod cast;
@@ -57,6 +58,7 @@ mod mve;
 mod paired;
 mod pool2d;
 mod pool2d_grad;
+mod pool2d_mve;
 #[cfg(feature = "host")]
 mod pool2d_wide;
 mod product;

@@ -38,6 +38,9 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
         19 => suited(number, || single_depthwise(random)),
+        21 => suited(number, || add(DType::I8, random)),
+        25 => wide_pool(PoolKind::Average, random),
+        26 => wide_pool(PoolKind::Max, random),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -290,6 +293,15 @@ fn fully_connected(dtype: DType, random: &mut Random) -> Case {
 }
 
 pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
+    pool_of(kind, dtype, 9, random)
+}
+
+/// A pool over more channels than a vector has.
+fn wide_pool(kind: PoolKind, random: &mut Random) -> Case {
+    pool_of(kind, DType::I8, 40, random)
+}
+
+fn pool_of(kind: PoolKind, dtype: DType, channels: u32, random: &mut Random) -> Case {
     first(|| {
         let kernel = [random.size(1, most(5)), random.size(1, most(5))];
         let op = Op::from(Pool2d {
@@ -299,7 +311,8 @@ pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
             pads: pads(kernel, [1, 1], random),
             activation: activation(random),
         });
-        let dims = [random.size(1, 3), random.size(1, most(9)), random.size(1, most(9)), random.size(1, most(9))];
+        let channels = random.size(1, most(channels));
+        let dims = [random.size(1, 3), random.size(1, most(9)), random.size(1, most(9)), channels];
         let inputs = vec![tensor(dtype, &dims, random)];
         let mut output = output(op, &inputs, random)?;
         output.scales = inputs[0].scales.clone();

@@ -60,7 +60,7 @@ fn at_its_lag_every_row_computes_the_same() {
 /// A tensor added to itself, in place.
 #[test]
 fn one_input_in_two_roles() {
-    for number in [6, 17, 37] {
+    for number in [6, 17, 21, 37] {
         let kernel = kiln_kernels::table::kernel(number).unwrap();
         for seed in 0..SHAPES {
             let mut case = case(number, &mut Random::new(seed));
@@ -133,6 +133,19 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             let outputs = *dims.last().unwrap();
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
+        }
+        // Four channels of a pixel, or sixteen.
+        25 | 26 => {
+            let channels = dims[3];
+            let pixels = (0..count).collect::<Vec<_>>();
+            let parts = |pixel: &[usize]| -> Vec<Vec<usize>> {
+                pixel.chunks(if number == 25 { 4 } else { 16 }).map(<[usize]>::to_vec).collect()
+            };
+            let mut tiles: Vec<Vec<usize>> = pixels.chunks(channels).flat_map(parts).collect();
+            if direction == Direction::Down {
+                tiles.reverse();
+            }
+            tiles
         }
         _ => chunks(1),
     }
