@@ -10,7 +10,7 @@
 use kiln_core::{Call, Direction, Row};
 
 use crate::conv2d::Conv2dParameters;
-use crate::spatial::Spatial;
+use crate::spatial::{Spatial, ceil_div};
 
 /// int8 depthwise convolution, one output channel an input channel.
 pub const DEPTHWISE_MVE_S8: Row =
@@ -26,7 +26,7 @@ const SCALES: usize = 36;
 /// Bytes that scratch has for turned columns at most, with windows one column apart and more. A longer stretch takes fewer
 /// instructions, and more scratch and a longer lag; the image that a stride halves is often the largest of a network, so that
 /// its scratch counts in full.
-const TURNED: [u32; 2] = [624, 264];
+const TURNED: [u32; 2] = [624, 312];
 
 /// How a row is cut: outputs of a stretch, and bytes of a channel's columns under it.
 fn stretch(s: &Spatial) -> (u32, u32) {
@@ -38,8 +38,8 @@ fn stretch(s: &Spatial) -> (u32, u32) {
     let most = columns.saturating_sub(width).checked_div(stride).unwrap_or(0).wrapping_add(1);
     let whole = s.output.width;
     // Stretches of about one length: none is much shorter than the others.
-    let stretches = crate::spatial::ceil_div(whole, most);
-    let outputs = crate::spatial::ceil_div(whole, stretches);
+    let stretches = ceil_div(whole, most);
+    let outputs = ceil_div(whole, stretches);
     let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(width);
     (outputs, columns.wrapping_mul(height))
 }
@@ -113,133 +113,172 @@ struct Tiles {
     height: usize,
     /// Taps of a window.
     taps: usize,
+    /// Behind eight channels, what is added to the place of constants.
+    constants_on: isize,
+    /// The same of outputs.
+    output_on: isize,
+    /// From the source of eight channels to that of the next.
+    source_on: isize,
 }
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
     let s = &p.spatial;
+    let (most, pitch) = stretch(s);
     let width = s.output.width;
-    let (most, _) = stretch(s);
-    let stretches = crate::spatial::ceil_div(width, most) as usize;
+    let stretches = ceil_div(width, most) as usize;
+    let [height, _] = s.kernel;
+    let (down, right) = s.tap_steps();
+    let up = call.direction == Direction::Up;
+    let four_bytes = four_bytes(s) as isize;
+    let mut tiles = Tiles {
+        step: s.strides[1].wrapping_mul(height) as usize,
+        pitch: pitch as usize,
+        back: 0,
+        outputs: 0,
+        next: 0,
+        left: 0,
+        source: call.input(0).ptr,
+        right,
+        down,
+        rows: 0,
+        columns: 0,
+        to: call.scratch(0).ptr,
+        body: call.scratch(0).ptr,
+        output: call.output(0).ptr,
+        constants: call.input(1).ptr,
+        zero: p.epilogue.output_zero,
+        output_pitch: s.output.pixel_pitch as usize,
+        height: height as usize,
+        taps: height.wrapping_mul(s.kernel[1]) as usize,
+        // Bodies go up; walking down, they go back over two eights after each.
+        constants_on: if up { 0 } else { four_bytes.wrapping_mul(-4) },
+        output_on: if up { 0 } else { -16 },
+        source_on: if up { 8 } else { -8 },
+    };
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
     for row in 0..count {
         let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
+        let image = row.checked_div(s.output.height).unwrap_or(0);
+        let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
+        let rows = s.row_taps(y);
+        let line = Line {
+            first: rows.first as usize,
+            rows: rows.end.wrapping_sub(rows.first) as usize,
+            input: s.input.pixel(call.input(0), image, rows.at, 0),
+            output: s.output.pixel(call.output(0), image, y, 0),
+        };
         for part in 0..stretches {
             let x = (call.direction.pick(part, stretches) as u32).wrapping_mul(most);
             // SAFETY: `check` proved that scratch has room for a stretch, that the pixels of input and output lie in their
             // windows, that constants are there for every channel, and alignments.
-            unsafe { compute(call, p, row, x, most.min(width.wrapping_sub(x))) };
+            unsafe { compute(call, p, &line, x, most.min(width.wrapping_sub(x)), &mut tiles) };
         }
     }
 }
 
-/// Computes a stretch of `outputs` pixels from `x` on, of row `row` of all images.
+/// An output row.
+struct Line {
+    /// How many of the windows' rows are above the image.
+    first: usize,
+    /// How many are inside.
+    rows: usize,
+    /// The first pixel of the first of these.
+    input: *const u8,
+    /// The first output pixel.
+    output: *mut u8,
+}
+
+/// Computes a stretch of `outputs` pixels from `x` on.
 ///
 /// # Safety
 ///
-/// The stretch is one of the output's; scratch has room for its columns; there are constants for every channel.
+/// The stretch is one of the row's; scratch has room for its columns; there are constants for every channel.
 #[inline(never)]
-unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, row: u32, x: u32, outputs: u32) {
+unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, outputs: u32, tiles: &mut Tiles) {
     let s = &p.spatial;
-    let image = row.checked_div(s.output.height).unwrap_or(0);
-    let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
-    let rows = s.row_taps(y);
-    let [height, width] = s.kernel;
     let stride = s.strides[1];
-    let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(width);
+    let columns = outputs.wrapping_sub(1).wrapping_mul(stride).wrapping_add(s.kernel[1]);
     let left = (x.wrapping_mul(stride) as i32).wrapping_sub(s.pads[1] as i32);
-    let before = left.saturating_neg().max(0).min(columns as i32) as u32;
-    let first = left.max(0) as u32;
-    let inside = s.input.width.saturating_sub(first).min(columns.wrapping_sub(before));
-    let inside_rows = if inside == 0 { 0 } else { rows.end.wrapping_sub(rows.first) };
-
-    let (_, pitch) = stretch(s);
-    let pitch = pitch as usize;
-    let body = call.scratch(0).ptr;
-    let bytes = |columns: u32| columns.wrapping_mul(height) as usize;
-    let zero = p.epilogue.input_zero;
+    let before = left.saturating_neg().max(0).min(columns as i32) as usize;
+    let first = left.max(0) as usize;
+    let inside = (s.input.width as usize).saturating_sub(first).min((columns as usize).wrapping_sub(before));
+    let outputs = outputs as usize;
+    tiles.outputs = outputs;
+    tiles.back = outputs.wrapping_mul(tiles.output_pitch).wrapping_sub(4);
+    tiles.next = tiles.pitch.wrapping_sub(outputs.wrapping_mul(tiles.step));
+    tiles.source = line.input.wrapping_add(first.wrapping_mul(tiles.right));
+    tiles.columns = inside;
+    tiles.rows = if inside == 0 { 0 } else { line.rows };
+    let inside_from = tiles.body.wrapping_add(before.wrapping_mul(tiles.height));
+    tiles.to = inside_from.wrapping_add(line.first);
+    let output = line.output.wrapping_add((x as usize).wrapping_mul(tiles.output_pitch));
+    let channels = s.output.channels as usize;
     // SAFETY: padding stays from one eight of channels to the next; its bytes are of the columns that scratch has room for.
     unsafe {
-        if inside_rows < height {
-            fill(body, pitch, pitch, zero);
+        if tiles.rows < tiles.height {
+            fill(tiles.body, tiles.pitch, tiles.pitch, p.epilogue.input_zero);
         } else {
-            fill(body, bytes(before), pitch, zero);
-            let end = before.wrapping_add(inside);
-            fill(body.wrapping_add(bytes(end)), bytes(columns.wrapping_sub(end)), pitch, zero);
+            let after = (columns as usize).wrapping_sub(before).wrapping_sub(inside);
+            if before > 0 {
+                fill(tiles.body, before.wrapping_mul(tiles.height), tiles.pitch, p.epilogue.input_zero);
+            }
+            if after > 0 {
+                let to = inside_from.wrapping_add(inside.wrapping_mul(tiles.height));
+                fill(to, after.wrapping_mul(tiles.height), tiles.pitch, p.epilogue.input_zero);
+            }
         }
     }
-    let (down, right) = s.tap_steps();
-    let step = stride.wrapping_mul(height) as usize;
-    let output_pitch = s.output.pixel_pitch as usize;
-    let passed = |each: usize| (outputs as usize).wrapping_mul(each);
-    let mut tiles = Tiles {
-        step,
-        pitch,
-        back: passed(output_pitch).wrapping_sub(4),
-        outputs: outputs as usize,
-        next: pitch.wrapping_sub(passed(step)),
-        left: 0,
-        source: s.input.pixel(call.input(0), image, rows.at, first),
-        right,
-        down,
-        rows: inside_rows as usize,
-        columns: inside as usize,
-        to: body.wrapping_add(bytes(before)).wrapping_add(rows.first as usize),
-        body,
-        output: s.output.pixel(call.output(0), image, y, x),
-        output_pitch,
-        zero: p.epilogue.output_zero,
-        constants: call.input(1).ptr,
-        height: height as usize,
-        taps: height.wrapping_mul(width) as usize,
+    let whole = channels / CHANNELS;
+    let rest = channels % CHANNELS;
+    let eight_bytes = tiles.taps.wrapping_mul(2 * 4).wrapping_add(2 * SCALES);
+    let source = tiles.source;
+    let go = |tiles: &mut Tiles, eight: usize| {
+        tiles.source = source.wrapping_add(eight.wrapping_mul(CHANNELS));
+        tiles.output = output.wrapping_add(eight.wrapping_mul(CHANNELS));
+        tiles.constants = call.input(1).ptr.wrapping_add(eight.wrapping_mul(eight_bytes));
     };
-    let channels = s.output.channels as usize;
-    // SAFETY: the channels are there.
-    unsafe {
-        if call.direction == Direction::Up {
-            some(&mut tiles, channels);
-        } else {
-            let (source, output, constants) = (tiles.source, tiles.output, tiles.constants);
-            let eight_bytes = (four_bytes(s) as usize).wrapping_mul(2);
-            let mut end = channels;
-            while end > 0 {
-                let eight = end.wrapping_sub(1) / CHANNELS;
-                let begin = eight.wrapping_mul(CHANNELS);
-                tiles.source = source.wrapping_add(begin);
-                tiles.output = output.wrapping_add(begin);
-                tiles.constants = constants.wrapping_add(eight.wrapping_mul(eight_bytes));
-                some(&mut tiles, end.wrapping_sub(begin));
-                end = begin;
-            }
+    let up = call.direction == Direction::Up;
+    for eights in [up, !up] {
+        if eights && whole > 0 {
+            go(tiles, if up { 0 } else { whole.wrapping_sub(1) });
+            // SAFETY: as the caller promises; the channels are there.
+            unsafe { all(tiles, whole) };
         }
-        if p.epilogue.low > -128 || p.epilogue.high < 127 {
-            for pixel in 0..outputs {
-                let output = s.output.pixel(call.output(0), image, y, x.wrapping_add(pixel));
-                crate::conv2d_paired::clamp(output, channels, p);
-            }
+        if !eights && rest > 0 {
+            go(tiles, whole);
+            tiles.left = rest;
+            // SAFETY: as above.
+            unsafe { few(tiles) };
+        }
+    }
+    if p.epilogue.low > -128 || p.epilogue.high < 127 {
+        let mut output = output;
+        for _ in 0..outputs {
+            // SAFETY: the stretch's outputs.
+            unsafe { crate::conv2d_paired::clamp(output, channels, p) };
+            output = output.wrapping_add(tiles.output_pitch);
         }
     }
 }
 
-/// Computes `channels` channels; what follows them is then the next one's.
+/// Computes `whole` eights of channels.
 ///
 /// # Safety
 ///
 /// The pixels inside the image can be read, and the outputs written; scratch has room; there are constants for the channels.
 #[inline(always)]
-unsafe fn some(tiles: &mut Tiles, channels: usize) {
-    let mut left = channels;
+unsafe fn all(tiles: &mut Tiles, whole: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if tiles.taps == 9 && tiles.height == 3 && (tiles.step == 3 || tiles.step == 6) && left >= CHANNELS {
-            tiles.left = left / CHANNELS;
+        if tiles.taps == 9 && tiles.height == 3 && (tiles.step == 3 || tiles.step == 6) {
+            tiles.left = whole;
             eights(tiles);
-            left %= CHANNELS;
-        }
-        while left > 0 {
-            tiles.left = left.min(CHANNELS);
-            left = left.wrapping_sub(tiles.left);
-            few(tiles);
+        } else {
+            for _ in 0..whole {
+                tiles.left = CHANNELS;
+                few(tiles);
+            }
         }
     }
 }
@@ -304,9 +343,9 @@ unsafe fn few(tiles: &mut Tiles) {
             }
         }
     }
-    t.source = t.source.wrapping_add(CHANNELS);
-    t.output = t.output.wrapping_add(CHANNELS);
-    t.constants = t.constants.wrapping_add(four_bytes.wrapping_mul(2));
+    t.source = t.source.wrapping_offset(t.source_on);
+    t.output = t.output.wrapping_add(CHANNELS).wrapping_offset(t.output_on);
+    t.constants = t.constants.wrapping_add(four_bytes.wrapping_mul(2)).wrapping_offset(t.constants_on);
 }
 
 /// Computes eights of channels for windows of 3 by 3.
@@ -379,11 +418,17 @@ mod assembly {
         };
     }
 
+    /// What they do after eight channels; leaves the arguments in r1.
+    macro_rules! go_on {
+        () => {
+            concat!("ldr r1, [sp]\n", "ldrd r3, r4, [r1, #76]\n", "add r2, r2, r3\n", "add r0, r0, r4\n",)
+        };
+    }
+
     /// And what they end with.
     macro_rules! leave {
         () => {
             concat!(
-                "ldr r1, [sp]\n",
                 "ldr r3, [r1, #8]\n",
                 "sub r0, r0, r3\n",
                 "str r0, [r1, #52]\n",
@@ -402,7 +447,8 @@ mod assembly {
                 "ldr r1, [sp]\n",
                 "add r3, r1, #24\n",
                 "ldm r3, {{r3, r4, r5, r6, r7, r8, r10}}\n",
-                "add lr, r3, #8\n",
+                "ldr lr, [r1, #84]\n",
+                "add lr, lr, r3\n",
                 "str lr, [r1, #24]\n",
                 "ldr r1, [r1, #4]\n",
                 "mov lr, #0\n",
@@ -550,7 +596,7 @@ mod assembly {
                 "add r1, r7, r3",
                 "adds r11, r11, #0x80000000",
                 "bcc 20b",
-                "ldr r1, [sp]",
+                go_on!(),
                 "ldr r3, [r1, #20]",
                 "subs r3, r3, #1",
                 "str r3, [r1, #20]",
@@ -636,6 +682,7 @@ mod assembly {
                 "ldr r4, [r3, #20]",
                 "cmp r4, #0",
                 "bgt 20b",
+                go_on!(),
                 leave!(),
                 inout("r0") tiles => _,
                 out("r1") _,

@@ -106,7 +106,7 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
                 (15, 1) => 24,
                 (15, _) => 5,
                 (_, stride) => {
-                    let columns = if stride == 1 { 78 } else { 33 } / kernel[1];
+                    let columns = if stride == 1 { 78 } else { 39 } / kernel[1];
                     let most = columns.saturating_sub(kernel[2]) / stride + 1;
                     width.div_ceil(width.div_ceil(most as usize))
                 }
