@@ -2,8 +2,8 @@
 //!
 //! Windows: image; constants of the channels, packed; scratch; then the output image. Rows are output image rows. A row is cut
 //! into stretches of a few pixels; a stretch takes eight channels at a time. What these read is turned round in scratch: channel by
-//! channel, and in a channel column by column, so that the taps of a window lie side by side. One instruction then multiplies all of
-//! them by their weights, which stay in registers for four channels and all pixels of the stretch; the sums of four channels
+//! channel, and in a channel column by column, so that the taps of a window lie side by side. One instruction then multiplies sixteen of
+//! them by their weights, which, if there are no more, stay in registers for four channels and all pixels of the stretch; the sums of four channels
 //! are scaled together. Their outputs are written, and nothing is read of those eight channels for them again. Rows,
 //! stretches and eights of channels ascend, or descend walking down.
 
@@ -19,8 +19,10 @@ pub const DEPTHWISE_MVE_S8: Row =
 
 /// Channels turned round together.
 const CHANNELS: usize = 8;
-/// Bytes of a vector: the most taps of a window.
+/// Bytes of a vector.
 const VECTOR: usize = 16;
+/// The most taps of a window: scratch has them for eight channels at least.
+const TAPS: u32 = 128;
 /// Bytes of what the sums of four channels start from, their multipliers and their shifts.
 const SCALES: usize = 36;
 /// Bytes that scratch has for turned columns at most, with windows one column apart and more. A longer stretch takes fewer
@@ -44,9 +46,10 @@ fn stretch(s: &Spatial) -> (u32, u32) {
     (outputs, columns.wrapping_mul(height))
 }
 
-/// Bytes of scratch: a vector that begins in the last window may end behind it.
-fn scratch_bytes(pitch: u32) -> usize {
-    (pitch as usize).wrapping_mul(CHANNELS).wrapping_add(VECTOR)
+/// Bytes of scratch. The vector of a window may end behind it; where windows take several, the last one is cut.
+fn scratch_bytes(s: &Spatial, pitch: u32) -> usize {
+    let taps = s.kernel[0].wrapping_mul(s.kernel[1]) as usize;
+    (pitch as usize).wrapping_mul(CHANNELS).wrapping_add(VECTOR.saturating_sub(taps))
 }
 
 fn check(call: &Call<'_>) -> bool {
@@ -57,14 +60,14 @@ fn check(call: &Call<'_>) -> bool {
     s.check(call, 1)
         && p.groups == channels
         && p.groups == s.input.channels
-        && height <= VECTOR as u32
-        && width <= VECTOR as u32
-        && height.wrapping_mul(width) <= VECTOR as u32
+        && height <= TAPS
+        && width <= TAPS
+        && height.wrapping_mul(width) <= TAPS
         && s.dilations[1] == 1
         && s.output.width != 0
         && call.input(1).ptr.addr() & 3 == 0
         && call.input(1).holds(channels.div_ceil(4) as usize, four_bytes(s) as usize)
-        && call.scratch(0).holds(scratch_bytes(stretch(s).1), 1)
+        && call.scratch(0).holds(scratch_bytes(s, stretch(s).1), 1)
 }
 
 /// Bytes of the constants of four channels.
@@ -105,7 +108,7 @@ struct Tiles {
     output: *mut u8,
     /// For every four channels what [`SCALES`] counts, then their weights, each channel's column by column.
     constants: *const u8,
-    /// The output's zero point.
+    /// The output's zero point in the lower half, 0 in the upper.
     zero: i32,
     /// From output to output.
     output_pitch: usize,
@@ -119,6 +122,20 @@ struct Tiles {
     output_on: isize,
     /// From the source of eight channels to that of the next.
     source_on: isize,
+    /// For windows of several vectors, from behind the last of these to the next channel: of columns, and of weights.
+    passed: [isize; 2],
+    /// And from behind the fourth channel to the next window of the first.
+    again: [isize; 2],
+    /// Outputs left.
+    count: usize,
+}
+
+impl Tiles {
+    /// Whether [`eights`] is for these windows.
+    #[inline(always)]
+    fn is_small(&self) -> bool {
+        self.taps == 9 && self.height == 3 && (self.step == 3 || self.step == 6)
+    }
 }
 
 unsafe fn run(call: &Call<'_>) {
@@ -131,8 +148,11 @@ unsafe fn run(call: &Call<'_>) {
     let (down, right) = s.tap_steps();
     let up = call.direction == Direction::Up;
     let four_bytes = four_bytes(s) as isize;
+    let step = s.strides[1].wrapping_mul(height) as isize;
+    let taps = height.wrapping_mul(s.kernel[1]) as isize;
+    let vectors = taps.wrapping_add(VECTOR as isize - 1) & -(VECTOR as isize);
     let mut tiles = Tiles {
-        step: s.strides[1].wrapping_mul(height) as usize,
+        step: step as usize,
         pitch: pitch as usize,
         back: 0,
         outputs: 0,
@@ -147,14 +167,17 @@ unsafe fn run(call: &Call<'_>) {
         body: call.scratch(0).ptr,
         output: call.output(0).ptr,
         constants: call.input(1).ptr,
-        zero: p.epilogue.output_zero,
+        zero: p.epilogue.output_zero & 0xffff,
         output_pitch: s.output.pixel_pitch as usize,
         height: height as usize,
-        taps: height.wrapping_mul(s.kernel[1]) as usize,
+        taps: taps as usize,
         // Bodies go up; walking down, they go back over two eights after each.
         constants_on: if up { 0 } else { four_bytes.wrapping_mul(-4) },
         output_on: if up { 0 } else { -16 },
         source_on: if up { 8 } else { -8 },
+        passed: [pitch as isize, taps].map(|bytes| bytes.wrapping_sub(vectors)),
+        again: [step.wrapping_sub((pitch as isize).wrapping_mul(4)), taps.wrapping_mul(-4)],
+        count: 0,
     };
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
     for row in 0..count {
@@ -248,8 +271,14 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, ou
         if !eights && rest > 0 {
             go(tiles, whole);
             tiles.left = rest;
-            // SAFETY: as above.
-            unsafe { few(tiles) };
+            // SAFETY: as above. Behind a whole eight the four channels before the last can be read.
+            unsafe {
+                if rest == 4 && whole > 0 && tiles.is_small() {
+                    four(tiles);
+                } else {
+                    few(tiles);
+                }
+            }
         }
     }
     if p.epilogue.low > -128 || p.epilogue.high < 127 {
@@ -271,7 +300,7 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, ou
 unsafe fn all(tiles: &mut Tiles, whole: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if tiles.taps == 9 && tiles.height == 3 && (tiles.step == 3 || tiles.step == 6) {
+        if tiles.is_small() {
             tiles.left = whole;
             eights(tiles);
         } else {
@@ -303,7 +332,7 @@ unsafe fn fill(to: *mut u8, count: usize, pitch: usize, zero: i32) {
 ///
 /// # Safety
 ///
-/// As for [`some`].
+/// As for [`all`].
 #[cfg(not(kiln_mve))]
 unsafe fn few(tiles: &mut Tiles) {
     let t = tiles;
@@ -352,7 +381,7 @@ unsafe fn few(tiles: &mut Tiles) {
 ///
 /// # Safety
 ///
-/// As for [`some`].
+/// As for [`all`].
 #[cfg(not(kiln_mve))]
 unsafe fn eights(tiles: &mut Tiles) {
     for _ in 0..tiles.left {
@@ -362,8 +391,19 @@ unsafe fn eights(tiles: &mut Tiles) {
     }
 }
 
+/// Computes four channels for windows of 3 by 3.
+///
+/// # Safety
+///
+/// As for [`all`], and the four channels before them can be read.
+#[cfg(not(kiln_mve))]
+unsafe fn four(tiles: &mut Tiles) {
+    // SAFETY: as the caller promises.
+    unsafe { few(tiles) };
+}
+
 #[cfg(kiln_mve)]
-use assembly::{eights, few, fill};
+use assembly::{eights, few, fill, four};
 
 #[cfg(kiln_mve)]
 mod assembly {
@@ -409,7 +449,6 @@ mod assembly {
                 "mov r1, r0\n",
                 "add r3, r0, #52\n",
                 "ldm r3, {{r0, r2, r11, r12}}\n",
-                "uxth r11, r11\n",
                 "mov r9, #1\n",
                 // A group of channels goes back first.
                 "ldr r3, [r1, #8]\n",
@@ -473,9 +512,38 @@ mod assembly {
                 window!("r3", "r6", "q1", $($window)*),
                 window!("r5", "r8", "q2", $($window)*),
                 window!("r7", "r10", "q3", $($window)*),
-                "vmov q7[2], q7[0], r4, r8\n",
-                "vmov q7[3], q7[1], r6, r10\n",
-                "vadd.i32 q7, q7, q4\n",
+                together!(),
+            )
+        };
+    }
+
+    /// The sums of four channels as a vector, with what they start from.
+    macro_rules! together {
+        () => {
+            concat!("vmov q7[2], q7[0], r4, r8\n", "vmov q7[3], q7[1], r6, r10\n", "vadd.i32 q7, q7, q4\n",)
+        };
+    }
+
+    /// The sum of a window of several vectors; the last may be shorter. Goes to the next channel.
+    macro_rules! vectors {
+        ($sum:literal, $label:literal) => {
+            concat!(
+                "mov ",
+                $sum,
+                ", #0\n",
+                "dlstp.8 lr, r5\n",
+                $label,
+                ":\n",
+                "vldrb.u8 q0, [r7], #16\n",
+                "vldrb.u8 q1, [r1], #16\n",
+                "vmladava.s8 ",
+                $sum,
+                ", q0, q1\n",
+                "letp lr, ",
+                $label,
+                "b\n",
+                "add r7, r7, r3\n",
+                "add r1, r1, r2\n",
             )
         };
     }
@@ -612,6 +680,21 @@ mod assembly {
         }
     }
 
+    /// Four channels, as the second half of eight that begin with the four before; these may have been written over, and are not
+    /// computed.
+    #[inline(always)]
+    pub(super) unsafe fn four(tiles: &mut Tiles) {
+        let body = tiles.body;
+        tiles.source = tiles.source.wrapping_sub(4);
+        tiles.body = body.wrapping_add(tiles.pitch.wrapping_mul(4));
+        tiles.zero |= i32::MIN;
+        tiles.left = 1;
+        // SAFETY: the caller's promise.
+        unsafe { eights(tiles) };
+        tiles.body = body;
+        tiles.zero &= i32::MAX;
+    }
+
     /// Any windows, any number of channels.
     #[inline(never)]
     pub(super) unsafe extern "C" fn few(tiles: *mut Tiles) {
@@ -644,6 +727,9 @@ mod assembly {
                 "9:",
                 "ldr r3, [sp]",
                 "ldr r1, [r3, #48]",
+                "ldr r5, [r3, #72]",
+                "cmp r5, #16",
+                "bgt 30f",
                 "20:",
                 "vldrw.u32 q4, [r2], #16",
                 "vldrw.u32 q5, [r2], #16",
@@ -682,6 +768,52 @@ mod assembly {
                 "ldr r4, [r3, #20]",
                 "cmp r4, #0",
                 "bgt 20b",
+                "b 34f",
+                // Windows of several vectors. Columns in r7, weights in r1, what is passed in r3 and r2.
+                "30:",
+                "vldrw.u32 q4, [r2], #16",
+                "vldrw.u32 q5, [r2], #16",
+                "vldrb.s32 q6, [r2], #4",
+                "ldr r4, [r3, #20]",
+                "vctp.32 r4",
+                "sub r4, r4, #4",
+                "str r4, [r3, #20]",
+                "ldrd r4, r6, [r3, #8]",
+                "sub r0, r0, r4",
+                "str r6, [r3, #104]",
+                "mov r7, r1",
+                "mov r1, r2",
+                "ldrd r3, r2, [r3, #88]",
+                "31:",
+                vectors!("r4", "35"),
+                vectors!("r6", "36"),
+                vectors!("r8", "37"),
+                vectors!("r10", "38"),
+                together!(),
+                scale!("q7", "q5", "q6", "r9"),
+                narrow!("q7", "r11"),
+                "vpst",
+                "vstrbt.32 q7, [r0]",
+                "add r0, r0, r12",
+                "ldr lr, [sp]",
+                "ldrd r4, r6, [lr, #96]",
+                "add r7, r7, r4",
+                "add r1, r1, r6",
+                "ldr r4, [lr, #104]",
+                "subs r4, r4, #1",
+                "str r4, [lr, #104]",
+                "bne 31b",
+                "ldr r3, [sp]",
+                "add r2, r1, r5, lsl #2",
+                "ldr r4, [r3, #4]",
+                "ldr r6, [r3, #16]",
+                "add r7, r7, r6",
+                "add r7, r7, r4",
+                "add r1, r7, r4, lsl #1",
+                "ldr r4, [r3, #20]",
+                "cmp r4, #0",
+                "bgt 30b",
+                "34:",
                 go_on!(),
                 leave!(),
                 inout("r0") tiles => _,
@@ -721,7 +853,7 @@ pub(crate) mod host {
             let p = geometry(operation).ok_or(OpError::TooLarge)?;
             emit.input(0);
             pack(operation, &p, emit)?;
-            emit.scratch(scratch_bytes(stretch(&p.spatial).1) as u64);
+            emit.scratch(scratch_bytes(&p.spatial, stretch(&p.spatial).1) as u64);
             finish(operation, DType::I8, emit)
         },
         lag: |operation, input, direction| {
@@ -777,7 +909,7 @@ pub(crate) mod host {
         let s = &p.spatial;
         let suits = p.group_inputs == 1
             && p.group_outputs == 1
-            && s.kernel.iter().product::<u32>() <= VECTOR as u32
+            && s.kernel.iter().map(|&size| u64::from(size)).product::<u64>() <= u64::from(TAPS)
             && s.dilations[1] == 1
             && quantization_suits(operation);
         suits.then_some(p)
