@@ -122,11 +122,7 @@ struct Tiles {
     output_on: isize,
     /// From the source of eight channels to that of the next.
     source_on: isize,
-    /// For windows of several vectors, from behind the last of these to the next channel: of columns, and of weights.
-    passed: [isize; 2],
-    /// And from behind the fourth channel to the next window of the first.
-    again: [isize; 2],
-    /// Outputs left.
+    /// Outputs left, of windows of several vectors.
     count: usize,
 }
 
@@ -148,11 +144,8 @@ unsafe fn run(call: &Call<'_>) {
     let (down, right) = s.tap_steps();
     let up = call.direction == Direction::Up;
     let four_bytes = four_bytes(s) as isize;
-    let step = s.strides[1].wrapping_mul(height) as isize;
-    let taps = height.wrapping_mul(s.kernel[1]) as isize;
-    let vectors = taps.wrapping_add(VECTOR as isize - 1) & -(VECTOR as isize);
     let mut tiles = Tiles {
-        step: step as usize,
+        step: s.strides[1].wrapping_mul(height) as usize,
         pitch: pitch as usize,
         back: 0,
         outputs: 0,
@@ -170,13 +163,11 @@ unsafe fn run(call: &Call<'_>) {
         zero: p.epilogue.output_zero & 0xffff,
         output_pitch: s.output.pixel_pitch as usize,
         height: height as usize,
-        taps: taps as usize,
+        taps: height.wrapping_mul(s.kernel[1]) as usize,
         // Bodies go up; walking down, they go back over two eights after each.
         constants_on: if up { 0 } else { four_bytes.wrapping_mul(-4) },
         output_on: if up { 0 } else { -16 },
         source_on: if up { 8 } else { -8 },
-        passed: [pitch as isize, taps].map(|bytes| bytes.wrapping_sub(vectors)),
-        again: [step.wrapping_sub((pitch as isize).wrapping_mul(4)), taps.wrapping_mul(-4)],
         count: 0,
     };
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
@@ -217,7 +208,7 @@ struct Line {
 /// # Safety
 ///
 /// The stretch is one of the row's; scratch has room for its columns; there are constants for every channel.
-#[inline(never)]
+#[inline(always)]
 unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, outputs: u32, tiles: &mut Tiles) {
     let s = &p.spatial;
     let stride = s.strides[1];
@@ -254,30 +245,25 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, ou
     }
     let whole = channels / CHANNELS;
     let rest = channels % CHANNELS;
-    let eight_bytes = tiles.taps.wrapping_mul(2 * 4).wrapping_add(2 * SCALES);
-    let source = tiles.source;
-    let go = |tiles: &mut Tiles, eight: usize| {
-        tiles.source = source.wrapping_add(eight.wrapping_mul(CHANNELS));
-        tiles.output = output.wrapping_add(eight.wrapping_mul(CHANNELS));
-        tiles.constants = call.input(1).ptr.wrapping_add(eight.wrapping_mul(eight_bytes));
-    };
     let up = call.direction == Direction::Up;
+    // Walking down, channels that are no whole eight come first.
+    let begin = if up { 0 } else { channels.wrapping_sub(1) / CHANNELS };
+    let eight_bytes = tiles.taps.wrapping_mul(2 * 4).wrapping_add(2 * SCALES);
+    tiles.constants = call.input(1).ptr.wrapping_add(begin.wrapping_mul(eight_bytes));
+    let begin = begin.wrapping_mul(CHANNELS);
+    tiles.source = tiles.source.wrapping_add(begin);
+    tiles.output = output.wrapping_add(begin);
     for eights in [up, !up] {
-        if eights && whole > 0 {
-            go(tiles, if up { 0 } else { whole.wrapping_sub(1) });
-            // SAFETY: as the caller promises; the channels are there.
-            unsafe { all(tiles, whole) };
-        }
-        if !eights && rest > 0 {
-            go(tiles, whole);
-            tiles.left = rest;
-            // SAFETY: as above. Behind a whole eight the four channels before the last can be read.
-            unsafe {
-                if rest == 4 && whole > 0 && tiles.is_small() {
-                    four(tiles);
-                } else {
-                    few(tiles);
-                }
+        // SAFETY: as the caller promises; the channels are there. Behind a whole eight the four channels before the last can
+        // be read.
+        unsafe {
+            if eights {
+                all(tiles, whole);
+            } else if rest == 4 && whole > 0 && tiles.is_small() {
+                four(tiles);
+            } else if rest > 0 {
+                tiles.left = rest;
+                few(tiles);
             }
         }
     }
@@ -300,7 +286,7 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, ou
 unsafe fn all(tiles: &mut Tiles, whole: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        if tiles.is_small() {
+        if whole > 0 && tiles.is_small() {
             tiles.left = whole;
             eights(tiles);
         } else {
@@ -409,7 +395,7 @@ use assembly::{eights, few, fill, four};
 mod assembly {
     use core::arch::asm;
 
-    use super::Tiles;
+    use super::{SCALES, Tiles};
     use crate::mve::{extension, narrow, scale};
 
     /// As in plain Rust, three instructions a byte of eight channels.
@@ -467,14 +453,7 @@ mod assembly {
     /// And what they end with.
     macro_rules! leave {
         () => {
-            concat!(
-                "ldr r3, [r1, #8]\n",
-                "sub r0, r0, r3\n",
-                "str r0, [r1, #52]\n",
-                "str r2, [r1, #56]\n",
-                "pop {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}\n",
-                "vpop {{d8-d15}}\n",
-            )
+            concat!("str r2, [r1, #56]\n", "pop {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}\n", "vpop {{d8-d15}}\n",)
         };
     }
 
@@ -669,6 +648,9 @@ mod assembly {
                 "subs r3, r3, #1",
                 "str r3, [r1, #20]",
                 "bne 4b",
+                "ldr r3, [r1, #8]",
+                "sub r0, r0, r3",
+                "str r0, [r1, #52]",
                 leave!(),
                 inout("r0") tiles => _,
                 out("r1") _,
@@ -693,6 +675,10 @@ mod assembly {
         unsafe { eights(tiles) };
         tiles.body = body;
         tiles.zero &= i32::MAX;
+        // What comes next is as far on as behind eight.
+        tiles.source = tiles.source.wrapping_add(4);
+        tiles.output = tiles.output.wrapping_add(4);
+        tiles.constants = tiles.constants.wrapping_add(SCALES + 4 * 9);
     }
 
     /// Any windows, any number of channels.
@@ -745,7 +731,7 @@ mod assembly {
                 "vldrbt.u8 q2, [r7]",
                 "vldrbt.u8 q3, [r8]",
                 "add r2, r8, r5",
-                "str r2, [r3, #56]",
+                "str r2, [r3, #88]",
                 "ldr r5, [r3, #20]",
                 "vctp.32 r5",
                 "sub r5, r5, #4",
@@ -764,7 +750,7 @@ mod assembly {
                 "ldr r3, [sp]",
                 "ldr r4, [r3, #16]",
                 "add r1, r7, r4",
-                "ldr r2, [r3, #56]",
+                "ldr r2, [r3, #88]",
                 "ldr r4, [r3, #20]",
                 "cmp r4, #0",
                 "bgt 20b",
@@ -780,10 +766,14 @@ mod assembly {
                 "str r4, [r3, #20]",
                 "ldrd r4, r6, [r3, #8]",
                 "sub r0, r0, r4",
-                "str r6, [r3, #104]",
+                "str r6, [r3, #88]",
                 "mov r7, r1",
                 "mov r1, r2",
-                "ldrd r3, r2, [r3, #88]",
+                "ldr r3, [r3, #4]",
+                "add r4, r5, #15",
+                "bic r4, r4, #15",
+                "sub r2, r5, r4",
+                "sub r3, r3, r4",
                 "31:",
                 vectors!("r4", "35"),
                 vectors!("r6", "36"),
@@ -796,12 +786,13 @@ mod assembly {
                 "vstrbt.32 q7, [r0]",
                 "add r0, r0, r12",
                 "ldr lr, [sp]",
-                "ldrd r4, r6, [lr, #96]",
+                "ldrd r4, r6, [lr]",
                 "add r7, r7, r4",
-                "add r1, r1, r6",
-                "ldr r4, [lr, #104]",
+                "sub r7, r7, r6, lsl #2",
+                "sub r1, r1, r5, lsl #2",
+                "ldr r4, [lr, #88]",
                 "subs r4, r4, #1",
-                "str r4, [lr, #104]",
+                "str r4, [lr, #88]",
                 "bne 31b",
                 "ldr r3, [sp]",
                 "add r2, r1, r5, lsl #2",
@@ -814,7 +805,13 @@ mod assembly {
                 "cmp r4, #0",
                 "bgt 30b",
                 "34:",
+                "ldr r5, [r3, #72]",
+                "ldrd r0, r2, [r3, #52]",
+                "add r0, r0, #8",
+                "add r2, r2, #72",
+                "add r2, r2, r5, lsl #3",
                 go_on!(),
+                "str r0, [r1, #52]",
                 leave!(),
                 inout("r0") tiles => _,
                 out("r1") _,

@@ -258,8 +258,8 @@ pub(crate) mod host {
         targets: crate::mve::TARGETS,
         applies: |operation| {
             let Op::Pool2d(op) = operation.op else { return false };
-            op.kernel.iter().map(|&size| u64::from(size)).product::<u64>() <= MOST
-                && (AVERAGE_POOL_S8.applies)(operation)
+            let taps = op.kernel.iter().map(|&size| u64::from(size)).product::<u64>();
+            taps <= MOST && wide(operation) && (AVERAGE_POOL_S8.applies)(operation)
         },
         lag: |operation, input, direction| lag_of(operation, input, AVERAGED, direction),
         portable: super::AVERAGE_POOL_MVE_S8,
@@ -271,10 +271,16 @@ pub(crate) mod host {
         name: "max_pool_mve_s8",
         row_name: "MAX_POOL_MVE_S8",
         targets: crate::mve::TARGETS,
+        applies: |operation| wide(operation) && (MAX_POOL_S8.applies)(operation),
         lag: |operation, input, direction| lag_of(operation, input, COMPARED, direction),
         portable: super::MAX_POOL_MVE_S8,
         ..MAX_POOL_S8
     };
+
+    /// Fewer channels take the plain row less.
+    fn wide(operation: &Operation<'_>) -> bool {
+        operation.output.ty.shape.last() >= AVERAGED as u32
+    }
 
     fn lag_of(
         operation: &Operation<'_>,
