@@ -384,6 +384,7 @@ unsafe fn eights(tiles: &mut Tiles) {
 /// As for [`all`], and the four channels before them can be read.
 #[cfg(not(kiln_mve))]
 unsafe fn four(tiles: &mut Tiles) {
+    tiles.left = 4;
     // SAFETY: as the caller promises.
     unsafe { few(tiles) };
 }
