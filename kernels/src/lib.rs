@@ -26,6 +26,7 @@ mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
+mod conv2d_mve;
 mod conv2d_paired;
 mod copy;
 mod depthwise;
@@ -34,6 +35,7 @@ mod depthwise_paired;
 mod dequantize;
 mod dsp;
 mod fully_connected;
+mod fully_connected_mve;
 mod fully_connected_paired;
 mod gather;
 #[cfg(feature = "host")]
@@ -56,6 +58,7 @@ mod matmul_blocked;
 mod movement;
 mod mve;
 mod paired;
+mod pixels;
 mod pool2d;
 mod pool2d_grad;
 mod pool2d_mve;
@@ -75,6 +78,7 @@ mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
+mod tile_mve;
 mod transpose;
 mod vector;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]

@@ -166,6 +166,26 @@ pub(crate) fn scaling(multiplier: i32, shift: i32) -> Option<(i32, i32)> {
     }
 }
 
+/// Whether all channels, of which `constants` gives start, multiplier and shift, have scales that [`scale_one`] takes.
+#[cfg(feature = "host")]
+pub(crate) fn can_scale(channels: u32, constants: impl Fn(usize) -> (i32, i32, i32)) -> bool {
+    (0..channels as usize).map(constants).all(|(_, multiplier, shift)| scaling(multiplier, shift).is_some())
+}
+
+/// Emits the block of such channels.
+#[cfg(feature = "host")]
+pub(crate) fn emit_block(
+    emit: &mut dyn crate::table::Emit,
+    channels: u32,
+    constants: impl Fn(usize) -> (i32, i32, i32),
+) {
+    crate::lowering::emit_block(emit, channels, |o| {
+        let (start, multiplier, shift) = constants(o);
+        let (multiplier, shift) = scaling(multiplier, shift).unwrap_or((0, -1));
+        (start, multiplier, shift)
+    });
+}
+
 /// CPUs with the extension.
 #[cfg(feature = "host")]
 pub(crate) const TARGETS: &[kiln_core::TargetId] = &[kiln_core::TargetId::ARMV81M];

@@ -37,7 +37,9 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         15 => suited(number, || depthwise_3x3(random)),
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
+        18 => suited(number, || wide_conv2d(random)),
         19 => suited(number, || single_depthwise(random)),
+        20 => suited(number, || fully_connected(DType::I8, random)),
         21 => suited(number, || add(DType::I8, random)),
         25 => suited(number, || wide_pool(PoolKind::Average, random)),
         26 => suited(number, || wide_pool(PoolKind::Max, random)),
@@ -237,6 +239,15 @@ pub(crate) fn conv2d(dtype: DType, random: &mut Random) -> Case {
         let groups = random.pick(&[1, 1, 1, 2, 3]);
         let (per_group, multiplier) = (random.size(1, most(9)), random.size(1, most(5)));
         convolution(dtype, groups, per_group, multiplier, random)
+    })
+}
+
+/// One group, of channels that may be many or come in sixteens.
+fn wide_conv2d(random: &mut Random) -> Case {
+    first(|| {
+        let (few, many) = (random.size(1, most(9)), random.size(1, most(40)));
+        let inputs = random.pick(&[few, many, 16, 32]);
+        convolution(DType::I8, 1, inputs, random.size(4, most(19)), random)
     })
 }
 

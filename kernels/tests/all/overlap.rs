@@ -97,6 +97,8 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
+        // Four pixels.
+        18 => chunks(4 * dims[3]),
         // Four channels of a stretch of a row, or eight.
         15 | 19 => {
             let Op::Conv2d(op) = case.op else { unreachable!() };
@@ -129,7 +131,7 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         // Four outputs of a vector.
-        16 => {
+        16 | 20 => {
             let outputs = *dims.last().unwrap();
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
