@@ -15,6 +15,7 @@ extern crate std;
 
 mod add;
 mod add_affine;
+mod add_mve;
 mod arithmetic;
 mod blocks;
 mod cast;
@@ -30,6 +31,7 @@ mod conv2d_paired;
 mod conv2d_tiled;
 mod copy;
 mod depthwise;
+mod depthwise_mve;
 mod depthwise_paired;
 mod dequantize;
 mod dsp;
@@ -60,6 +62,7 @@ mod paired;
 mod pixels;
 mod pool2d;
 mod pool2d_grad;
+mod pool2d_mve;
 #[cfg(feature = "host")]
 mod pool2d_wide;
 mod product;
