@@ -38,7 +38,7 @@ pub(crate) struct Tile {
     end: *const i32,
     /// The positions' last block, since blocks are visited from the last to the first.
     last: *const u8,
-    /// Rounds through four blocks each, all but the last one; 0 if that is the only one.
+    /// Rounds through two blocks each, all but the last one; 0 if that is the only one.
     rounds: usize,
     /// The last taps of channels 0 and 2.
     weights: [*const i8; 2],
@@ -63,7 +63,7 @@ struct First {
 /// Bytes of code for one block.
 const BLOCK_CODE: usize = 56;
 /// Those of a round, the loop's end included.
-const ROUND_CODE: usize = 4 * BLOCK_CODE + 8;
+const ROUND_CODE: usize = 2 * BLOCK_CODE + 8;
 
 impl Tile {
     /// A tile of windows of `taps` taps, at least 1, gathered at `x`.
@@ -71,7 +71,7 @@ impl Tile {
     pub(crate) fn new(x: *const u8, taps: usize, zero: i32) -> Tile {
         let before = blocks(taps).wrapping_sub(1);
         let passed = blocks(taps).wrapping_mul(TAPS);
-        let rounds = before.div_ceil(4);
+        let rounds = before.div_ceil(2);
         Tile {
             shifts: core::ptr::null(),
             outputs: [core::ptr::null_mut(); POSITIONS],
@@ -85,7 +85,7 @@ impl Tile {
             steps: [taps.wrapping_add(passed), taps.wrapping_mul(3).wrapping_add(passed)],
             skipped: match rounds {
                 0 => ROUND_CODE,
-                _ => rounds.wrapping_mul(4).wrapping_sub(before).wrapping_mul(BLOCK_CODE),
+                _ => rounds.wrapping_mul(2).wrapping_sub(before).wrapping_mul(BLOCK_CODE),
             },
             tail: taps.wrapping_sub(before.wrapping_mul(TAPS)),
             first: First { shifts: core::ptr::null(), bias: core::ptr::null(), multipliers: core::ptr::null() },
@@ -352,8 +352,6 @@ mod assembly {
                 nop
                 2:
                 ",
-                block!(),
-                block!(),
                 block!(),
                 block!(),
                 "subs.w r7, r7, #1
