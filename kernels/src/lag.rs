@@ -157,6 +157,39 @@ pub(crate) fn stretches(
     Some(lag as u64)
 }
 
+/// The lag of a walk over rows that are cut into stretches of `pixels` pixels from the left: one channel after another goes along
+/// a stretch, each its own input channel's, and writes an output when its window has been read. Elements, images and `None` as for
+/// [`tiles`].
+pub(crate) fn channels_along(spatial: &Spatial, images: u32, pixels: u32, direction: Direction) -> Option<u64> {
+    let walk = Followed::new(spatial, images, direction)?;
+    let width = u64::from(spatial.output.width);
+    let rows = u64::from(images) * u64::from(spatial.output.height);
+    let (pixels, channels) = (u64::from(pixels), i64::from(spatial.output.channels));
+    let pitch = i64::from(spatial.output.pixel_pitch);
+    let stretches = width.div_ceil(pixels);
+    let (mut lag, mut later) = (0i64, i64::MAX);
+    for visit in (0..rows * stretches).rev() {
+        let number = if walk.up { visit } else { rows * stretches - 1 - visit };
+        let (row, first) = (number / stretches, number % stretches * pixels);
+        let own = first..(first + pixels).min(width);
+        let lowest = own.clone().map(|x| walk.lowest(row, x)).min().unwrap_or(i64::MAX);
+        // What channels write and need grows evenly with their number: the last two decide.
+        for channel in [channels - 2, channels - 1].into_iter().filter(|channel| *channel >= 0) {
+            let next = if channel + 1 < channels { lowest.saturating_add(channel + 1) } else { i64::MAX };
+            let mut needed = next.min(later);
+            // From the pixel visited last to the first.
+            for visit in (0..own.end - own.start).rev() {
+                let x = if walk.up { own.start + visit } else { own.end - 1 - visit };
+                let far = if walk.up { row * width + x } else { rows * width - 1 - (row * width + x) };
+                lag = lag.max((far as i64 * pitch + channel + 1).saturating_sub(needed));
+                needed = needed.min(walk.lowest(row, x).saturating_add(channel));
+            }
+        }
+        later = later.min(lowest);
+    }
+    Some(lag as u64)
+}
+
 /// The lag of a walk over vectors that reads a whole vector for each element it writes.
 pub(crate) fn vectors(vectors: u32, input_bytes: u32, output_bytes: u32, size: u32) -> u64 {
     let drift = i64::from(output_bytes) - i64::from(input_bytes);

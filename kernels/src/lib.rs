@@ -33,11 +33,17 @@ mod copy;
 mod depthwise;
 mod depthwise_mve;
 mod depthwise_paired;
+mod depthwise_scalar;
+#[cfg(any(kiln_armv6m, kiln_armv7m))]
+mod depthwise_scalar_arm;
+#[cfg(kiln_rv32im)]
+mod depthwise_scalar_rv32;
 mod dequantize;
 mod dsp;
 mod fully_connected;
 mod fully_connected_mve;
 mod fully_connected_paired;
+mod fully_connected_scalar;
 mod gather;
 #[cfg(feature = "host")]
 mod instruction_figures;
@@ -73,6 +79,8 @@ mod reference;
 mod requantize;
 pub mod rows;
 mod scalar;
+#[cfg(feature = "host")]
+mod scalar_channel;
 mod softmax;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod softmax_wide;

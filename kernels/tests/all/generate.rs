@@ -44,6 +44,8 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         21 => suited(number, || add(DType::I8, random)),
         25 => suited(number, || wide_pool(PoolKind::Average, random)),
         26 => suited(number, || wide_pool(PoolKind::Max, random)),
+        23 => suited(number, || depthwise_3x3(random)),
+        24 | 28 => suited(number, || dense(DType::I8, [random.size(20, 140), random.size(4, 50)], random)),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -264,7 +266,7 @@ fn depthwise_3x3(random: &mut Random) -> Case {
     first(|| {
         let strides = [random.size(1, 3), random.size(1, 2)];
         let pads = pads([3; 2], [1; 2], random);
-        let groups = 4 * random.size(1, most(4));
+        let groups = if random.one_in(2) { random.size(1, most(9)) } else { 4 * random.size(1, most(4)) };
         let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
         convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
     })
@@ -285,7 +287,14 @@ fn single_depthwise(random: &mut Random) -> Case {
 
 fn fully_connected(dtype: DType, random: &mut Random) -> Case {
     first(|| {
-        let (columns, outputs) = (random.size(1, most(40)), random.size(1, most(20)));
+        let size = [random.size(1, most(40)), random.size(1, most(20))];
+        Some(dense(dtype, size, random))
+    })
+}
+
+/// A layer of so many columns and outputs.
+fn dense(dtype: DType, [columns, outputs]: [u32; 2], random: &mut Random) -> Case {
+    first(|| {
         let keep_dims = random.one_in(2);
         let dims: &[u32] = if keep_dims { &[2, 3, columns] } else { &[random.size(1, most(4)), columns] };
         let x = tensor(dtype, dims, random);

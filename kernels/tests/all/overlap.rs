@@ -97,6 +97,23 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
+        // Each output, the channels of a stretch of a row one after another.
+        23 => {
+            let (width, channels) = (dims[2], dims[3]);
+            let mut tiles = Vec::new();
+            for row in 0..dims[0] * dims[1] {
+                for first in (0..width).step_by(24) {
+                    for channel in 0..channels {
+                        let pixels = first..(first + 24).min(width);
+                        tiles.extend(pixels.map(|x| vec![(row * width + x) * channels + channel]));
+                    }
+                }
+            }
+            if direction == Direction::Down {
+                tiles.reverse();
+            }
+            tiles
+        }
         22 | 27 => chunks(2 * dims[3]),
         // Four pixels.
         18 => chunks(4 * dims[3]),
@@ -149,6 +166,19 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
                 tiles.reverse();
             }
             tiles
+        }
+        // Sixteen outputs of a vector, or four, or one, where fewer are left.
+        24 | 28 => {
+            let outputs = *dims.last().unwrap();
+            let vectors = (0..count).collect::<Vec<_>>();
+            let parts = |vector: &[usize]| {
+                let (sixteens, rest) = vector.split_at(outputs / 16 * 16);
+                let (fours, ones) = rest.split_at(rest.len() / 4 * 4);
+                [(sixteens, 16), (fours, 4), (ones, 1)]
+                    .map(|(part, size)| part.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>())
+                    .concat()
+            };
+            vectors.chunks(outputs).flat_map(parts).collect()
         }
         _ => chunks(1),
     }
