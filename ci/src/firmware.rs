@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use kiln_boards::Board;
 use kiln_codegen::count::{Counting, Counts};
 use kiln_codegen::deploy::Deployment;
@@ -17,6 +17,7 @@ use kiln_codegen::ramp;
 use kiln_codegen::symbols::Elf;
 use kiln_codegen::toolchain::Toolchain;
 use kiln_codegen::{plugin, target_of};
+use kiln_passes::{Patched, fit_patches};
 use kiln_planner::graph::Graph;
 use kiln_planner::{Options, Planned, plan};
 
@@ -28,12 +29,12 @@ pub fn run() -> Result<()> {
     let plugin = plugin::build(&crate::root(), &build_directory())?;
     let (mut planted_on, mut wrong) = (BTreeSet::new(), Vec::new());
     for (model, boards) in budgets::read()? {
-        let graph = kiln_passes::clean(crate::imported(&data, &model)?)?.graph;
+        let whole = kiln_passes::clean(crate::imported(&data, &model)?)?.graph;
         for (name, budget) in &boards {
-            let board = Board::builtin(name)?;
-            let planned = plan(&graph, &Options::for_target(target_of(&board)))?;
-            let first = planted_on.insert(name.clone());
-            let checked = check(&graph, &planned, &board, budget, &plugin, first);
+            let (board, graph, planned) = wanted(&whole, name)?;
+            let first = planted_on.insert(board.name.clone());
+            let what = What { graph: &graph, planned: &planned, board: &board, name };
+            let checked = check(&what, budget, &plugin, first);
             wrong.extend(checked.err().map(|error| format!("\n  {model} on {name}: {error:#}")));
         }
     }
@@ -41,14 +42,46 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// What a budget is of: a board, which may be followed by `--ram BYTES` and `--feed`, and the graph planned for it.
+fn wanted(graph: &Graph, name: &str) -> Result<(Board, Graph, Planned)> {
+    let mut words = name.split_whitespace();
+    let board = words.next().unwrap_or_default();
+    let board = match crate::instructions::armv6m()? {
+        armv6m if armv6m.name == board => armv6m,
+        _ => Board::builtin(board)?,
+    };
+    let mut options = Options::for_target(target_of(&board));
+    while let Some(word) = words.next() {
+        match word {
+            "--feed" => options.feed = true,
+            "--ram" => options.ram = Some(words.next().context("--ram wants bytes")?.parse()?),
+            _ => bail!("{name}: neither a board nor --ram BYTES nor --feed"),
+        }
+    }
+    let Some(ram) = options.ram else { return Ok((board, graph.clone(), plan(graph, &options)?)) };
+    match fit_patches(graph, &options, ram)? {
+        Some(Ok(Patched { graph, planned, .. })) => Ok((board, graph, planned)),
+        _ => Ok((board, graph.clone(), plan(graph, &options)?)),
+    }
+}
+
+/// A model planned for a board, and what its budget is called.
+struct What<'a> {
+    graph: &'a Graph,
+    planned: &'a Planned,
+    board: &'a Board,
+    name: &'a str,
+}
+
 fn build_directory() -> PathBuf {
     crate::root().join("target/kiln/build")
 }
 
 /// Checks a model on a board; the first of each board more thoroughly.
-fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget, plugin: &Path, first: bool) -> Result<()> {
+fn check(what: &What<'_>, budget: &Budget, plugin: &Path, first: bool) -> Result<()> {
+    let &What { graph, planned, board, name } = what;
     let root = crate::root();
-    let out = root.join("target/ci-firmware").join(format!("{}-{}", graph.name, board.name));
+    let out = root.join("target/ci-firmware").join(format!("{}-{}", graph.name, name.replace(' ', "")));
     let build = build_directory();
     let deployment = Deployment { graph, planned, board, sources: &root, out: &out, build: &build };
     let entry = planned.main_entry().context("nothing to run")?;
@@ -83,7 +116,7 @@ fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget, plugi
         "{} on {}: arena {}, constants {}, code {} bytes, {} instructions, stack {} bytes; no heap, no panic, no unused \
          kernel{}",
         graph.name,
-        board.name,
+        name,
         measured.arena,
         measured.constants,
         measured.code,
@@ -92,7 +125,7 @@ fn check(graph: &Graph, planned: &Planned, board: &Board, budget: &Budget, plugi
         if first { "; a planted unwrap is found, and replaying costs the same" } else { "" }
     );
     let toolchain = Toolchain::find(&board.target)?;
-    budgets::check(&graph.name, &board.name, budget, &measured, toolchain.builds_core())
+    budgets::check(&graph.name, name, budget, &measured, toolchain.builds_core())
         .with_context(|| toolchain.describe())?;
     Ok(())
 }

@@ -42,6 +42,8 @@ fn along(s: &Spatial) -> bool {
         && pad <= 1
         && s.output.width != 0
         && s.input.width != 0
+        // A row that is padding is read at another one's place.
+        && s.input.height != 0
         && last <= s.input.width as u64 + pad as u64
 }
 

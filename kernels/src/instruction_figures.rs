@@ -11,25 +11,25 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv6-m
     Family {
         target: TargetId(16),
-        run: 41.4,
-        step: 352.6,
+        run: 0.0,
+        step: 386.6,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.841, 6.953, 52.185, 155.014, 0.000, 0.019, 382.137, 2.108, 2385.555] },
+            RowInstructions { number: 1, each: [21.849, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [10.386, 10.524, 41.511, 185.487, 150.656, 6.733, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [15.655, 0.000, 58.250, 99.798, 8.471, 1.370, 0.000, 0.000, 13244.016] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [9.000, 0.000, 0.000, 136.541, 53.166, 0.000, 0.000, 0.000, 52.259] },
+            RowInstructions { number: 3, each: [9.000, 0.000, 0.000, 136.498, 43.078, 0.000, 0.000, 0.000, 62.410] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.175, 1.207, 0.000, 0.000, 400.165] },
+            RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.176, 1.208, 0.000, 0.000, 399.144] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [7.716, 0.121, 13.173, 32.080, 213.050, 0.344, 0.000, 0.000, 299.277] },
+            RowInstructions { number: 5, each: [7.716, 0.121, 13.173, 32.080, 213.050, 0.344, 0.000, 0.000, 298.235] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 218.238, 54.210, 0.000, 0.000, 0.000, 136.829] },
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.018, 22.345, 0.000, 0.000, 0.000, 94.197] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.919, 17.935, 0.000, 0.000, 0.000, 89.448] },
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -42,6 +42,12 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 657.926, 965.278, 0.000, 0.000, 0.000, 67.337] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 23.578, 48.785, 0.000, 0.000, 0.000, 62.272] },
+            // depthwise_scalar_s8
+            RowInstructions { number: 23, each: [0.000, 10.299, 22.652, 0.000, 0.000, 0.000, 0.000, 0.000, 6146.192] },
+            // conv2d_tiled_biased_s8
+            RowInstructions { number: 27, each: [21.187, 0.000, 0.000, 68.316, 414.805, 0.033, 673.816, 13.272, 3846.733] },
+            // fully_connected_biased_s8
+            RowInstructions { number: 28, each: [3.358, 0.000, 0.000, 35.492, 5514.734, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
             RowInstructions { number: 32, each: [187.252, 0.000, 68.597, 154.296, 0.000, 0.000, 445.552, 3.677, 0.000] },
             // depthwise_f32
@@ -49,9 +55,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_f32
             RowInstructions { number: 34, each: [185.772, 0.000, 0.000, 181.387, 0.000, 0.000, 0.000, 0.000, 154.774] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [92.932, 0.000, 14.657, 180.130, 246.894, 9.236, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 35, each: [92.931, 0.000, 14.658, 180.135, 246.866, 9.233, 0.000, 0.000, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [36.597, 0.000, 17.095, 87.262, 209.920, 0.000, 0.000, 0.000, 427.991] },
+            RowInstructions { number: 36, each: [35.600, 0.000, 17.095, 88.249, 210.269, 0.000, 0.000, 0.000, 427.612] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 146.420, 48.672, 0.000, 0.000, 0.000, 74.049] },
             // softmax_f32
@@ -63,25 +69,25 @@ pub(crate) const FAMILIES: &[Family] = &[
     // armv7-m
     Family {
         target: TargetId(17),
-        run: 11.1,
-        step: 276.9,
+        run: 0.0,
+        step: 309.7,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.895, 4.965, 41.740, 75.030, 0.000, 0.000, 264.571, 2.198, 1057.213] },
+            RowInstructions { number: 1, each: [15.527, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.676, 5.957, 35.564, 104.365, 9.796, 5.975, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [8.124, 6.748, 39.838, 55.679, 4.785, 0.738, 0.000, 0.000, 6661.350] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.887, 0.000, 8.068, 45.957, 84.769, 0.000, 0.000, 0.000, 176.470] },
+            RowInstructions { number: 4, each: [5.886, 0.000, 8.069, 45.967, 84.925, 0.000, 0.000, 0.000, 174.882] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.862, 0.000, 8.087, 31.015, 81.524, 0.000, 0.000, 0.000, 198.451] },
+            RowInstructions { number: 5, each: [6.861, 0.000, 8.088, 31.025, 81.672, 0.000, 0.000, 0.000, 196.996] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 91.467, 47.157, 0.000, 0.000, 0.000, 99.437] },
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.746, 0.000, 0.000, 0.000, 84.062] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -94,6 +100,12 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.981, 333.477, 0.000, 0.000, 0.000, 41.644] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.574, 33.504, 0.000, 0.000, 0.000, 45.939] },
+            // conv2d_tiled_s8
+            RowInstructions { number: 22, each: [23.473, 0.000, 0.000, 59.951, 199.507, 0.000, 522.957, 11.753, 2757.596] },
+            // depthwise_scalar_s8
+            RowInstructions { number: 23, each: [0.000, 10.436, 22.455, 0.000, 0.000, 0.000, 0.000, 0.000, 5704.670] },
+            // fully_connected_scalar_s8
+            RowInstructions { number: 24, each: [2.996, 0.000, 0.000, 32.436, 151.361, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
             RowInstructions { number: 32, each: [116.144, 0.713, 53.368, 105.067, 0.000, 0.000, 0.000, 4.324, 0.000] },
             // depthwise_f32
@@ -101,9 +113,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_f32
             RowInstructions { number: 34, each: [115.401, 0.000, 0.000, 132.375, 0.000, 0.000, 0.000, 0.000, 83.505] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [67.029, 0.000, 10.848, 119.311, 106.107, 0.000, 0.000, 0.000, 223.938] },
+            RowInstructions { number: 35, each: [67.027, 0.000, 10.848, 119.325, 106.219, 0.000, 0.000, 0.000, 223.082] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [30.824, 0.000, 11.055, 76.910, 87.386, 0.000, 0.000, 0.000, 209.095] },
+            RowInstructions { number: 36, each: [30.822, 0.000, 11.056, 76.924, 87.505, 0.000, 0.000, 0.000, 208.075] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 117.367, 39.769, 0.000, 0.000, 0.000, 62.195] },
             // softmax_f32
@@ -116,7 +128,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 291.1,
+        step: 304.2,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
@@ -125,15 +137,15 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
+            RowInstructions { number: 4, each: [4.896, 0.000, 8.069, 45.908, 86.241, 0.000, 0.000, 0.000, 169.268] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
+            RowInstructions { number: 5, each: [6.866, 0.000, 8.084, 33.007, 83.471, 0.000, 0.000, 0.000, 192.460] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 0.000, 0.000, 0.000, 10.923] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -145,9 +157,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [18.428, 0.000, 187.797, 47.941, 357.036, 12.661, 1091.170, 15.729, 21.098] },
+            RowInstructions { number: 14, each: [18.562, 0.000, 176.893, 45.671, 270.264, 9.801, 1120.647, 1.776, 0.000] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [17.812, 38.325, 14.659, 224.058, 213.586, 97.280, 17.762, 0.000, 180.652] },
+            RowInstructions { number: 15, each: [17.824, 38.555, 14.573, 223.554, 206.854, 98.258, 17.866, 0.000, 179.495] },
             // fully_connected_paired_s8
             RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
             // add_affine_s8
@@ -159,9 +171,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.882, 0.000, 8.088, 32.902, 85.196, 0.000, 0.000, 0.000, 185.947] },
+            RowInstructions { number: 35, each: [4.881, 0.000, 8.089, 32.911, 85.354, 0.000, 0.000, 0.000, 184.343] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [7.860, 0.000, 8.082, 32.033, 80.921, 0.000, 0.000, 0.000, 203.633] },
+            RowInstructions { number: 36, each: [7.858, 0.000, 8.082, 32.043, 81.065, 0.000, 0.000, 0.000, 202.235] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 15.605, 33.108, 0.000, 0.000, 0.000, 32.454] },
             // softmax_f32
@@ -174,7 +186,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 291.1,
+        step: 304.2,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
@@ -183,15 +195,15 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
+            RowInstructions { number: 4, each: [4.896, 0.000, 8.069, 45.908, 86.241, 0.000, 0.000, 0.000, 169.268] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
+            RowInstructions { number: 5, each: [6.866, 0.000, 8.084, 33.007, 83.471, 0.000, 0.000, 0.000, 192.460] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -203,9 +215,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [18.428, 0.000, 187.797, 47.941, 357.036, 12.661, 1091.170, 15.729, 21.098] },
+            RowInstructions { number: 14, each: [18.562, 0.000, 176.893, 45.671, 270.264, 9.801, 1120.647, 1.776, 0.000] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [17.812, 38.308, 14.659, 224.053, 216.588, 97.322, 17.766, 0.000, 180.634] },
+            RowInstructions { number: 15, each: [17.824, 38.537, 14.572, 223.549, 209.856, 98.300, 17.870, 0.000, 179.478] },
             // fully_connected_paired_s8
             RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
             // add_affine_s8
@@ -217,9 +229,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 0.000, 0.000, 0.000, 187.103] },
+            RowInstructions { number: 35, each: [4.879, 0.000, 8.092, 30.906, 85.297, 0.000, 0.000, 0.000, 185.510] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 0.000, 0.000, 0.000, 199.917] },
+            RowInstructions { number: 36, each: [6.863, 0.000, 8.088, 30.003, 81.348, 0.000, 0.000, 0.000, 198.472] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
@@ -232,24 +244,20 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 291.1,
+        step: 311.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
+            RowInstructions { number: 1, each: [15.525, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
+            RowInstructions { number: 2, each: [34.750, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
-            // average_pool_s8
-            RowInstructions { number: 4, each: [4.897, 0.000, 8.068, 45.899, 86.079, 0.000, 0.000, 0.000, 170.927] },
-            // max_pool_s8
-            RowInstructions { number: 5, each: [6.867, 0.000, 8.083, 32.998, 83.322, 0.000, 0.000, 0.000, 193.923] },
+            RowInstructions { number: 3, each: [4.601, 0.000, 0.000, 132.586, 21.795, 0.000, 0.000, 0.000, 0.000] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.994, 19.616, 0.000, 0.000, 0.000, 83.121] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -260,14 +268,18 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
-            // conv2d_paired_s8
-            RowInstructions { number: 14, each: [18.428, 0.000, 187.797, 47.941, 357.036, 12.661, 1091.170, 15.729, 21.098] },
-            // depthwise_paired_s8
-            RowInstructions { number: 15, each: [17.812, 38.308, 14.659, 224.053, 216.588, 97.322, 17.766, 0.000, 180.634] },
-            // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
-            // add_affine_s8
-            RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
+            // conv2d_mve_s8
+            RowInstructions { number: 18, each: [27.675, 0.000, 68.225, 65.995, 88.121, 0.000, 785.217, 29.628, 572.462] },
+            // depthwise_mve_s8
+            RowInstructions { number: 19, each: [15.790, 45.910, 6.670, 34.513, 139.736, 0.000, 0.000, 0.000, 411.583] },
+            // fully_connected_mve_s8
+            RowInstructions { number: 20, each: [0.153, 0.000, 0.000, 7.562, 57.868, 0.000, 0.000, 0.000, 102.284] },
+            // add_mve_s8
+            RowInstructions { number: 21, each: [0.000, 0.000, 0.000, 1.923, 27.222, 0.000, 0.000, 0.000, 69.931] },
+            // average_pool_mve_s8
+            RowInstructions { number: 25, each: [1.189, 0.000, 1.252, 11.013, 104.324, 0.000, 0.000, 0.000, 156.477] },
+            // max_pool_mve_s8
+            RowInstructions { number: 26, each: [0.128, 0.000, 0.583, 1.537, 104.498, 3.853, 0.000, 0.000, 181.709] },
             // conv2d_f32
             RowInstructions { number: 32, each: [7.835, 0.134, 40.348, 44.687, 0.000, 0.000, 126.567, 5.296, 1266.744] },
             // depthwise_f32
@@ -275,9 +287,9 @@ pub(crate) const FAMILIES: &[Family] = &[
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.880, 0.000, 8.091, 30.898, 85.139, 0.000, 0.000, 0.000, 187.103] },
+            RowInstructions { number: 35, each: [4.879, 0.000, 8.092, 30.906, 85.297, 0.000, 0.000, 0.000, 185.510] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.864, 0.000, 8.087, 29.994, 81.200, 0.000, 0.000, 0.000, 199.917] },
+            RowInstructions { number: 36, each: [6.863, 0.000, 8.088, 30.003, 81.348, 0.000, 0.000, 0.000, 198.472] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
@@ -289,15 +301,15 @@ pub(crate) const FAMILIES: &[Family] = &[
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 51.7,
-        step: 314.3,
+        run: 11.4,
+        step: 290.6,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [7.902, 6.255, 38.928, 82.494, 0.000, 0.000, 194.900, 1.894, 994.331] },
+            RowInstructions { number: 1, each: [17.499, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.974, 6.654, 21.022, 105.354, 16.783, 4.527, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [9.935, 0.000, 29.941, 52.111, 4.078, 0.730, 0.000, 0.000, 7203.517] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [8.000, 0.000, 0.000, 69.251, 29.041, 0.000, 0.000, 0.000, 77.202] },
+            RowInstructions { number: 3, each: [7.999, 0.000, 0.000, 69.241, 28.740, 0.000, 0.000, 0.000, 77.524] },
             // average_pool_s8
             RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 0.000, 0.000, 0.000, 188.978] },
             // max_pool_s8
@@ -307,7 +319,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 0.000, 0.000, 0.000, 47.891] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.149, 19.374, 0.000, 0.000, 0.000, 88.597] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.137, 16.827, 0.000, 0.000, 0.000, 73.104] },
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -320,6 +332,12 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 229.392, 409.568, 0.000, 0.000, 0.000, 110.934] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 16.855, 25.678, 0.000, 0.000, 0.000, 55.250] },
+            // conv2d_tiled_s8
+            RowInstructions { number: 22, each: [19.441, 0.000, 0.000, 44.359, 284.744, 0.000, 537.189, 10.201, 2470.689] },
+            // depthwise_scalar_s8
+            RowInstructions { number: 23, each: [0.000, 6.062, 13.077, 0.000, 0.000, 0.000, 0.000, 0.000, 5160.272] },
+            // fully_connected_scalar_s8
+            RowInstructions { number: 24, each: [3.096, 0.000, 0.000, 9.046, 1912.692, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
             RowInstructions { number: 32, each: [103.470, 0.000, 46.382, 122.847, 0.000, 0.000, 336.631, 1.467, 0.000] },
             // depthwise_f32
@@ -341,8 +359,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     // aarch64
     Family {
         target: TargetId(48),
-        run: 23.3,
-        step: 217.7,
+        run: 7.5,
+        step: 189.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.919, 5.015, 38.295, 49.906, 0.000, 0.000, 215.771, 1.190, 788.556] },

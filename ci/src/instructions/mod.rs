@@ -32,7 +32,7 @@ pub(crate) fn boards() -> Result<Vec<Board>> {
 }
 
 /// A board for Armv6-M with room for every model: a Cortex-M3 executes that code too, instruction for instruction.
-fn armv6m() -> Result<Board> {
+pub(crate) fn armv6m() -> Result<Board> {
     let isa = Isa { family: IsaFamily::Armv6M, features: Vec::new() };
     let target = "thumbv6m-none-eabi".to_owned();
     Ok(Board { name: "mps2-an385-armv6m".to_owned(), isa, target, target_cpu: None, ..Board::builtin("mps2-an385")? })

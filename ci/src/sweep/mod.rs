@@ -41,7 +41,8 @@ pub fn run(names: &[String]) -> Result<()> {
                     wrong.push(format!("\n  {} on {}: {}: {how}", layer.kernel, board.name, node.name));
                 }
                 let (cost, plain_cost) = (tuned.instructions, slow.instructions);
-                if cost > plain_cost {
+                // Of one kernel in two plans, the places of operands and constants differ: a few instructions.
+                if tuned.kernel != slow.kernel && cost > plain_cost {
                     wrong.push(format!("\n  {layer}: {cost} instructions, and {plain_cost} with {}", slow.kernel));
                 }
                 layers += 1;

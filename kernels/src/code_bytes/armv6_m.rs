@@ -9,22 +9,25 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(16),
-    base: 4282,
+    base: 2698,
     shared: &[
         ("kiln_kernels::add::fits", 182),
         ("kiln_kernels::blocks::Blocks::fit", 156),
-        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 296),
-        ("kiln_kernels::spatial::Spatial::check_backwards", 152),
+        ("kiln_kernels::conv2d::check", 224),
+        ("kiln_kernels::spatial::Spatial::check", 168),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 130),
         ("kiln_kernels::spatial::Image::fits", 246),
+        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 296),
+        ("kiln_kernels::spatial::Spatial::check_backwards", 152),
         ("kiln_kernels::spatial::Spatial::windows_over", 124),
         ("kiln_kernels::softmax::reciprocal_of_one_plus", 272),
         ("kiln_kernels::softmax::exp", 320),
         ("kiln_kernels::vectors::fit_both", 84),
         ("kiln_kernels::vectors::fit", 102),
-        ("kiln_kernels::spatial::Spatial::check", 168),
         ("kiln_kernels::spatial::Spatial::taps", 156),
-        ("kiln_kernels::conv2d::check", 264),
+        ("kiln_kernels::conv2d::check #2", 264),
+        ("kiln_kernels::fully_connected::check", 196),
+        ("kiln_kernels::scalar::assembly::finish", 92),
         ("kiln_kernels::map::MapParameters::parts", 142),
         ("kiln_kernels::map::Parts::layout", 176),
         ("kiln_kernels::strided::Walk::new", 186),
@@ -42,9 +45,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 360),
         ("libm::math::expf::expf", 468),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::conv2d::check #2", 222),
-        ("kiln_kernels::pool2d::check", 48),
-        ("kiln_kernels::pool2d::check #2", 48),
+        ("kiln_kernels::pool2d::check", 46),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 80),
         ("kiln_kernels::lanes::common", 72),
         ("core::iter::traits::iterator::Iterator::all", 216),
@@ -53,6 +54,7 @@ pub(super) const FAMILY: Family = Family {
         ("compiler_builtins::float::mul::__muldf3", 824),
         ("compiler_builtins::float::mul::__mulsf3", 416),
         ("__aeabi_memmove", 10),
+        ("compiler_builtins::mem::memcpy", 594),
         ("compiler_builtins::mem::memmove", 1310),
         ("__aeabi_idiv", 36),
         ("__aeabi_dcmpge", 140),
@@ -67,6 +69,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_ui2f", 46),
         ("__aeabi_fcmpge", 104),
         ("__aeabi_dcmpgt", 108),
+        ("__aeabi_memcpy4", 118),
         ("__aeabi_i2f", 68),
         ("__aeabi_f2iz", 76),
         ("__aeabi_f2d", 124),
@@ -90,81 +93,87 @@ pub(super) const FAMILY: Family = Family {
         ("compiler_builtins::float::div::__divsf3", 528),
     ],
     rows: &[
+        // conv2d_tiled_biased_s8
+        RowBytes { number: 27, bytes: 2320, shared: &[3, 4, 5, 16, 50] },
+        // depthwise_scalar_s8
+        RowBytes { number: 23, bytes: 1862, shared: &[2, 3, 4, 5, 50] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 984, shared: &[4, 5, 11, 12, 31, 48] },
+        RowBytes { number: 2, bytes: 984, shared: &[2, 3, 4, 5, 13, 50] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 988, shared: &[4, 5, 11, 12, 31, 48] },
+        RowBytes { number: 1, bytes: 988, shared: &[2, 3, 4, 5, 13, 50] },
+        // fully_connected_biased_s8
+        RowBytes { number: 28, bytes: 932, shared: &[12, 15, 16, 50] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 692, shared: &[10, 48] },
+        RowBytes { number: 3, bytes: 500, shared: &[12, 15, 50] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 562, shared: &[4, 5, 11, 12, 32, 43, 48] },
+        RowBytes { number: 4, bytes: 606, shared: &[3, 4, 5, 13, 45, 50] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 500, shared: &[4, 5, 11, 12, 32, 48] },
+        RowBytes { number: 5, bytes: 546, shared: &[3, 4, 5, 13, 50] },
         // add_affine_s8
-        RowBytes { number: 17, bytes: 542, shared: &[0, 1, 48] },
+        RowBytes { number: 17, bytes: 542, shared: &[0, 1, 50] },
         // add_s8
-        RowBytes { number: 6, bytes: 678, shared: &[0, 1, 48] },
+        RowBytes { number: 6, bytes: 678, shared: &[0, 1, 50] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 564, shared: &[7, 8, 9, 10, 46, 48] },
+        RowBytes { number: 7, bytes: 564, shared: &[9, 10, 11, 12, 48, 50] },
         // copy
-        RowBytes { number: 8, bytes: 252, shared: &[1, 41, 42, 48] },
+        RowBytes { number: 8, bytes: 386, shared: &[1, 50] },
         // transpose
-        RowBytes { number: 9, bytes: 812, shared: &[48] },
+        RowBytes { number: 9, bytes: 812, shared: &[50] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 394, shared: &[1, 20, 46, 48, 52, 54, 56, 57, 60, 65, 68, 70, 75, 76] },
+        RowBytes { number: 10, bytes: 394, shared: &[1, 23, 48, 50, 54, 56, 59, 60, 63, 68, 71, 73, 78, 79] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 354, shared: &[1, 20, 48] },
+        RowBytes { number: 11, bytes: 354, shared: &[1, 23, 50] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 340, shared: &[1, 40, 46, 48, 56, 69] },
+        RowBytes { number: 12, bytes: 340, shared: &[1, 41, 48, 50, 59, 72] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1308, shared: &[7, 8, 9, 10, 46, 48, 49] },
+        RowBytes { number: 13, bytes: 1308, shared: &[9, 10, 11, 12, 48, 50, 51] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 824, shared: &[4, 5, 11, 12, 13, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 33, bytes: 824, shared: &[3, 4, 5, 13, 14, 41, 48, 50, 54, 64, 69, 72, 73] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 876, shared: &[4, 5, 11, 12, 13, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 32, bytes: 876, shared: &[3, 4, 5, 13, 14, 41, 48, 50, 54, 64, 69, 72, 73] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 576, shared: &[10, 40, 46, 48, 52, 61, 66, 69, 70] },
+        RowBytes { number: 34, bytes: 576, shared: &[12, 41, 48, 50, 54, 64, 69, 72, 73] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 528, shared: &[4, 5, 11, 12, 33, 46, 48, 52, 53, 61, 66, 70, 75, 76] },
+        RowBytes { number: 35, bytes: 526, shared: &[3, 4, 5, 13, 34, 48, 50, 54, 55, 64, 69, 73, 78, 79] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 540, shared: &[4, 5, 11, 12, 33, 48, 61, 70] },
+        RowBytes { number: 36, bytes: 544, shared: &[3, 4, 5, 13, 34, 50, 64, 73] },
         // add_f32
-        RowBytes { number: 37, bytes: 278, shared: &[0, 1, 46, 48, 52, 61, 66, 70] },
+        RowBytes { number: 37, bytes: 278, shared: &[0, 1, 48, 50, 54, 64, 69, 73] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 300, shared: &[9, 10, 29, 30, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 75, 76] },
+        RowBytes { number: 38, bytes: 300, shared: &[11, 12, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 69, 71, 72, 73, 78, 79] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 288, shared: &[9, 10, 28, 29, 30, 40, 46, 48, 52, 54, 56, 57, 60, 66, 68, 69, 70, 72, 75, 76] },
+        RowBytes { number: 39, bytes: 288, shared: &[11, 12, 31, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 69, 71, 72, 73, 75, 78, 79] },
         // map_f32
-        RowBytes { number: 40, bytes: 2752, shared: &[1, 14, 15, 16, 17, 18, 24, 34, 35, 36, 37, 40, 42, 46, 48, 52, 53, 54, 56, 57, 60, 61, 64, 65, 66, 68, 69, 70, 72, 75, 76] },
+        RowBytes { number: 40, bytes: 2752, shared: &[1, 17, 18, 19, 20, 21, 27, 35, 36, 37, 38, 41, 43, 44, 48, 50, 54, 55, 56, 58, 59, 60, 63, 64, 67, 68, 69, 71, 72, 73, 75, 78, 79] },
         // map_i32
-        RowBytes { number: 41, bytes: 2678, shared: &[1, 14, 15, 16, 17, 18, 34, 35, 36, 42, 43, 48, 64] },
+        RowBytes { number: 41, bytes: 2678, shared: &[1, 17, 18, 19, 20, 21, 35, 36, 37, 43, 44, 45, 50, 58, 67] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7288, shared: &[1, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 42, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76] },
+        RowBytes { number: 42, bytes: 7288, shared: &[1, 17, 18, 19, 20, 21, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 43, 44, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4036, shared: &[1, 17, 46, 48, 52, 60, 61, 66, 70] },
+        RowBytes { number: 43, bytes: 4036, shared: &[1, 20, 43, 48, 50, 54, 58, 63, 64, 69, 73] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 446, shared: &[1, 48, 70] },
+        RowBytes { number: 44, bytes: 446, shared: &[1, 50, 73] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1372, shared: &[40, 46, 48, 52, 66, 69] },
+        RowBytes { number: 45, bytes: 1372, shared: &[41, 43, 48, 50, 54, 58, 69, 72] },
         // strided
-        RowBytes { number: 46, bytes: 708, shared: &[1, 17, 19, 41, 42, 48] },
+        RowBytes { number: 46, bytes: 708, shared: &[1, 20, 22, 42, 44, 50] },
         // scatter
-        RowBytes { number: 47, bytes: 826, shared: &[17, 19, 41, 42, 48] },
+        RowBytes { number: 47, bytes: 1018, shared: &[20, 22, 42, 44, 50] },
         // concat
-        RowBytes { number: 48, bytes: 1540, shared: &[41, 42, 48, 49] },
+        RowBytes { number: 48, bytes: 1540, shared: &[42, 44, 50, 51] },
         // cast
-        RowBytes { number: 49, bytes: 1576, shared: &[1, 46, 48, 53, 54, 56, 57, 60, 70, 72] },
+        RowBytes { number: 49, bytes: 1576, shared: &[1, 48, 50, 55, 56, 59, 60, 63, 73, 75] },
         // random_f32
-        RowBytes { number: 50, bytes: 670, shared: &[1, 21, 22, 23, 24, 25, 26, 27, 28, 38, 39, 40, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 55, 56, 58, 59, 62, 63, 66, 67, 68, 69, 71, 72, 73, 74, 75, 76] },
+        RowBytes { number: 50, bytes: 670, shared: &[1, 24, 25, 26, 27, 28, 29, 30, 31, 39, 40, 41, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 59, 61, 62, 65, 66, 69, 70, 71, 72, 74, 75, 76, 77, 78, 79] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1232, shared: &[2, 3, 4, 5, 6, 40, 46, 48, 52, 66, 69] },
+        RowBytes { number: 51, bytes: 1232, shared: &[4, 5, 6, 7, 8, 41, 43, 48, 50, 54, 58, 69, 72] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2508, shared: &[2, 3, 4, 5, 40, 46, 48, 52, 66, 69] },
+        RowBytes { number: 52, bytes: 2508, shared: &[4, 5, 6, 7, 41, 43, 48, 50, 54, 58, 69, 72] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 790, shared: &[3, 4, 5, 6, 12, 46, 48, 52, 53, 66, 75, 76] },
+        RowBytes { number: 53, bytes: 790, shared: &[4, 5, 7, 8, 13, 48, 50, 54, 55, 69, 78, 79] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1094, shared: &[3, 4, 5, 6, 12, 46, 48, 52, 66, 70] },
+        RowBytes { number: 54, bytes: 1094, shared: &[4, 5, 7, 8, 13, 48, 50, 54, 69, 73] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 706, shared: &[4, 5, 11, 12, 48, 70] },
+        RowBytes { number: 55, bytes: 706, shared: &[3, 4, 5, 13, 50, 73] },
     ],
 };

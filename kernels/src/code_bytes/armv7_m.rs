@@ -9,22 +9,24 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(17),
-    base: 4130,
+    base: 2218,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
-        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
-        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
+        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 138),
         ("kiln_kernels::spatial::Image::fits", 194),
+        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
+        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 104),
         ("kiln_kernels::softmax::reciprocal_of_one_plus", 278),
         ("kiln_kernels::softmax::exp", 282),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::taps", 116),
-        ("kiln_kernels::conv2d::check", 208),
+        ("kiln_kernels::conv2d::check #2", 208),
+        ("kiln_kernels::fully_connected::check", 172),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
         ("kiln_kernels::strided::Walk::new", 156),
@@ -41,9 +43,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 376),
         ("libm::math::expf::expf", 490),
         ("libm::math::scalbn::scalbnf", 114),
-        ("kiln_kernels::conv2d::check #2", 176),
-        ("kiln_kernels::pool2d::check", 56),
-        ("kiln_kernels::pool2d::check #2", 56),
+        ("kiln_kernels::pool2d::check", 52),
         ("kiln_kernels::map::Machine<A>::read", 394),
         ("core::iter::traits::iterator::Iterator::all", 270),
         ("kiln_kernels::lanes::common", 82),
@@ -54,9 +54,11 @@ pub(super) const FAMILY: Family = Family {
         ("compiler_builtins::float::add::__adddf3", 864),
         ("compiler_builtins::float::add::__addsf3", 474),
         ("__aeabi_memmove4", 12),
+        ("compiler_builtins::mem::memcpy", 744),
         ("compiler_builtins::mem::memmove", 1586),
         ("__aeabi_fsub", 16),
         ("__aeabi_f2d", 138),
+        ("__aeabi_memcpy4", 156),
         ("__aeabi_f2iz", 74),
         ("__aeabi_i2d", 92),
         ("__aeabi_fmul", 12),
@@ -83,81 +85,87 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_i2f", 64),
     ],
     rows: &[
+        // conv2d_tiled_s8
+        RowBytes { number: 22, bytes: 2180, shared: &[3, 4, 5] },
+        // depthwise_scalar_s8
+        RowBytes { number: 23, bytes: 1816, shared: &[2, 3, 4, 5] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[4, 5, 11, 12, 30] },
+        RowBytes { number: 2, bytes: 938, shared: &[2, 3, 4, 5, 13] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 936, shared: &[4, 5, 11, 12, 30] },
+        RowBytes { number: 1, bytes: 936, shared: &[2, 3, 4, 5, 13] },
+        // fully_connected_scalar_s8
+        RowBytes { number: 24, bytes: 790, shared: &[12, 15] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 658, shared: &[10] },
+        RowBytes { number: 3, bytes: 486, shared: &[12, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 558, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 4, bytes: 602, shared: &[3, 4, 5, 13] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 492, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 5, bytes: 538, shared: &[3, 4, 5, 13] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 532, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 688, shared: &[0, 1] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 7, bytes: 518, shared: &[9, 10, 11, 12] },
         // copy
-        RowBytes { number: 8, bytes: 258, shared: &[1, 43, 55] },
+        RowBytes { number: 8, bytes: 390, shared: &[1] },
         // transpose
         RowBytes { number: 9, bytes: 670, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 390, shared: &[1, 19, 41, 44, 46, 53, 57, 62, 65, 67, 68, 69] },
+        RowBytes { number: 10, bytes: 390, shared: &[1, 21, 41, 45, 48, 55, 59, 64, 67, 69, 70, 71] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 19] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 21] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 328, shared: &[1, 48, 50, 69] },
+        RowBytes { number: 12, bytes: 328, shared: &[1, 50, 52, 71] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 13, bytes: 1300, shared: &[9, 10, 11, 12] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 816, shared: &[4, 5, 11, 12, 13, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 33, bytes: 816, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 64, 65, 68] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 838, shared: &[4, 5, 11, 12, 13, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 32, bytes: 838, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 64, 65, 68] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 568, shared: &[10, 41, 48, 50, 62, 63, 66] },
+        RowBytes { number: 34, bytes: 568, shared: &[12, 41, 50, 52, 64, 65, 68] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 518, shared: &[4, 5, 11, 12, 32, 41, 51, 62, 63, 66, 67, 68] },
+        RowBytes { number: 35, bytes: 508, shared: &[3, 4, 5, 13, 32, 41, 53, 64, 65, 68, 69, 70] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 528, shared: &[4, 5, 11, 12, 32, 62, 63] },
+        RowBytes { number: 36, bytes: 518, shared: &[3, 4, 5, 13, 32, 64, 65] },
         // add_f32
-        RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 62, 63, 66] },
+        RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 64, 65, 68] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 310, shared: &[9, 10, 28, 29, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
+        RowBytes { number: 38, bytes: 310, shared: &[11, 12, 30, 31, 41, 45, 48, 50, 52, 55, 64, 67, 68, 69, 70, 71] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 296, shared: &[9, 10, 27, 28, 29, 37, 41, 44, 46, 48, 50, 53, 62, 65, 66, 67, 68, 69] },
+        RowBytes { number: 39, bytes: 296, shared: &[11, 12, 29, 30, 31, 37, 41, 45, 48, 50, 52, 55, 64, 67, 68, 69, 70, 71] },
         // map_f32
-        RowBytes { number: 40, bytes: 2690, shared: &[1, 14, 15, 16, 17, 23, 33, 34, 35, 36, 37, 41, 42, 43, 44, 46, 48, 50, 51, 53, 57, 62, 63, 65, 66, 67, 68, 69] },
+        RowBytes { number: 40, bytes: 2690, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 52, 53, 55, 59, 64, 65, 67, 68, 69, 70, 71] },
         // map_i32
-        RowBytes { number: 41, bytes: 2606, shared: &[1, 14, 15, 16, 17, 34, 35, 36, 42, 43] },
+        RowBytes { number: 41, bytes: 2606, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 42, 43, 44, 47] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7294, shared: &[1, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 7294, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4526, shared: &[1, 17, 41, 53, 62, 63, 66] },
+        RowBytes { number: 43, bytes: 4526, shared: &[1, 19, 41, 43, 47, 55, 64, 65, 68] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 414, shared: &[1, 62] },
+        RowBytes { number: 44, bytes: 414, shared: &[1, 64] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1304, shared: &[41, 48, 50, 66] },
+        RowBytes { number: 45, bytes: 1304, shared: &[41, 43, 47, 50, 52, 68] },
         // strided
-        RowBytes { number: 46, bytes: 612, shared: &[1, 17, 18, 43, 55] },
+        RowBytes { number: 46, bytes: 612, shared: &[1, 19, 20, 44, 57] },
         // scatter
-        RowBytes { number: 47, bytes: 734, shared: &[17, 18, 43, 55] },
+        RowBytes { number: 47, bytes: 942, shared: &[19, 20, 44, 57] },
         // concat
-        RowBytes { number: 48, bytes: 1438, shared: &[43, 55] },
+        RowBytes { number: 48, bytes: 1438, shared: &[44, 57] },
         // cast
-        RowBytes { number: 49, bytes: 1580, shared: &[1, 37, 46, 51, 53, 62, 65, 69] },
+        RowBytes { number: 49, bytes: 1580, shared: &[1, 37, 48, 53, 55, 64, 67, 71] },
         // random_f32
-        RowBytes { number: 50, bytes: 638, shared: &[1, 20, 21, 22, 23, 24, 25, 26, 27, 37, 38, 39, 40, 41, 44, 45, 47, 48, 49, 50, 51, 52, 54, 56, 58, 59, 60, 61, 64, 66, 67, 68, 69] },
+        RowBytes { number: 50, bytes: 638, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 37, 38, 39, 40, 41, 45, 46, 49, 50, 51, 52, 53, 54, 56, 58, 60, 61, 62, 63, 66, 68, 69, 70, 71] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1236, shared: &[2, 3, 4, 5, 6, 41, 48, 50, 66] },
+        RowBytes { number: 51, bytes: 1236, shared: &[4, 5, 6, 7, 8, 41, 43, 47, 50, 52, 68] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2492, shared: &[2, 3, 4, 5, 41, 48, 50, 66] },
+        RowBytes { number: 52, bytes: 2492, shared: &[4, 5, 6, 7, 41, 43, 47, 50, 52, 68] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 770, shared: &[3, 4, 5, 6, 12, 41, 51, 66, 67, 68] },
+        RowBytes { number: 53, bytes: 770, shared: &[4, 5, 7, 8, 13, 41, 53, 68, 69, 70] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1118, shared: &[3, 4, 5, 6, 12, 41, 62, 66] },
+        RowBytes { number: 54, bytes: 1118, shared: &[4, 5, 7, 8, 13, 41, 64, 68] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 702, shared: &[4, 5, 11, 12, 62] },
+        RowBytes { number: 55, bytes: 702, shared: &[3, 4, 5, 13, 64] },
     ],
 };

@@ -9,23 +9,24 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(18),
-    base: 4112,
+    base: 2270,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
-        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
-        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
+        ("kiln_kernels::conv2d_paired::clamp", 36),
+        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
         ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
+        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
         ("kiln_kernels::softmax::reciprocal_of_one_plus", 276),
         ("kiln_kernels::softmax::exp", 284),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::taps", 116),
-        ("kiln_kernels::conv2d_paired::clamp", 36),
-        ("kiln_kernels::conv2d::check", 208),
+        ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
         ("kiln_kernels::strided::Walk::new", 156),
@@ -42,13 +43,13 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 284),
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::conv2d::check #2", 176),
-        ("kiln_kernels::pool2d::check", 56),
-        ("kiln_kernels::pool2d::check #2", 56),
+        ("kiln_kernels::pool2d::check", 52),
         ("kiln_kernels::map::Machine<A>::read", 408),
         ("core::iter::traits::iterator::Iterator::all", 308),
         ("kiln_kernels::lanes::common", 82),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
+        ("__aeabi_memcpy4", 156),
+        ("compiler_builtins::mem::memcpy", 730),
         ("compiler_builtins::mem::memmove", 1574),
         ("__aeabi_dcmpge", 114),
         ("__aeabi_dmul", 12),
@@ -69,86 +70,86 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 3562, shared: &[4, 5, 11, 12, 13] },
+        RowBytes { number: 14, bytes: 3336, shared: &[2, 4, 5, 6, 14] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2348, shared: &[4, 5, 11, 13] },
+        RowBytes { number: 15, bytes: 2300, shared: &[2, 4, 5, 6] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 2, bytes: 938, shared: &[3, 4, 5, 6, 14] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 942, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 1, bytes: 942, shared: &[3, 4, 5, 6, 14] },
         // fully_connected_paired_s8
-        RowBytes { number: 16, bytes: 1106, shared: &[10] },
+        RowBytes { number: 16, bytes: 1106, shared: &[13] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[10] },
+        RowBytes { number: 3, bytes: 656, shared: &[13] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 558, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 4, bytes: 602, shared: &[4, 5, 6, 14] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 480, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 5, bytes: 526, shared: &[4, 5, 6, 14] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 594, shared: &[0, 1] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 512, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 7, bytes: 512, shared: &[10, 11, 12, 13] },
         // copy
-        RowBytes { number: 8, bytes: 258, shared: &[1, 38, 45] },
+        RowBytes { number: 8, bytes: 390, shared: &[1] },
         // transpose
         RowBytes { number: 9, bytes: 696, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 296, shared: &[1, 20] },
+        RowBytes { number: 10, bytes: 296, shared: &[1, 21] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 20] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 21] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 344, shared: &[1] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1290, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 13, bytes: 1290, shared: &[10, 11, 12, 13] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 808, shared: &[4, 5, 11, 12, 14] },
+        RowBytes { number: 33, bytes: 808, shared: &[4, 5, 6, 14, 15] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 864, shared: &[4, 5, 11, 12, 14] },
+        RowBytes { number: 32, bytes: 864, shared: &[4, 5, 6, 14, 15] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 558, shared: &[10] },
+        RowBytes { number: 34, bytes: 558, shared: &[13] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 528, shared: &[4, 5, 11, 12, 33] },
+        RowBytes { number: 35, bytes: 516, shared: &[4, 5, 6, 14, 32] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 520, shared: &[4, 5, 11, 12, 33] },
+        RowBytes { number: 36, bytes: 512, shared: &[4, 5, 6, 14, 32] },
         // add_f32
         RowBytes { number: 37, bytes: 274, shared: &[0, 1] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 306, shared: &[9, 10, 29, 30] },
+        RowBytes { number: 38, bytes: 306, shared: &[12, 13, 30, 31] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[9, 10, 28, 29, 30] },
+        RowBytes { number: 39, bytes: 298, shared: &[12, 13, 29, 30, 31] },
         // map_f32
-        RowBytes { number: 40, bytes: 2692, shared: &[1, 15, 16, 17, 18, 24, 34, 35, 36, 37, 38, 48] },
+        RowBytes { number: 40, bytes: 2692, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 38, 39, 49] },
         // map_i32
-        RowBytes { number: 41, bytes: 2596, shared: &[1, 15, 16, 17, 18, 35, 36, 37, 38, 48] },
+        RowBytes { number: 41, bytes: 2596, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 37, 38, 39, 49] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6378, shared: &[1, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 46, 47, 48, 49, 50, 51, 52, 53, 54] },
+        RowBytes { number: 42, bytes: 6378, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 51, 52, 53, 54, 55] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3908, shared: &[1, 18] },
+        RowBytes { number: 43, bytes: 3908, shared: &[1, 19, 37, 38] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 370, shared: &[1] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[] },
+        RowBytes { number: 45, bytes: 1248, shared: &[37, 38] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[1, 18, 19, 38, 45] },
+        RowBytes { number: 46, bytes: 632, shared: &[1, 19, 20, 39, 46] },
         // scatter
-        RowBytes { number: 47, bytes: 752, shared: &[18, 19, 38, 45] },
+        RowBytes { number: 47, bytes: 960, shared: &[19, 20, 39, 46] },
         // concat
-        RowBytes { number: 48, bytes: 1436, shared: &[38, 45] },
+        RowBytes { number: 48, bytes: 1436, shared: &[39, 46] },
         // cast
         RowBytes { number: 49, bytes: 1490, shared: &[1] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[1, 21, 22, 23, 24, 25, 26, 27, 28, 39, 40, 41, 42, 43, 44, 46, 47, 49, 50, 51, 52, 53, 54] },
+        RowBytes { number: 50, bytes: 680, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[2, 3, 4, 5, 6] },
+        RowBytes { number: 51, bytes: 1212, shared: &[5, 6, 7, 8, 9, 37, 38] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[2, 3, 4, 5] },
+        RowBytes { number: 52, bytes: 2484, shared: &[5, 6, 7, 8, 37, 38] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 744, shared: &[3, 4, 5, 6, 12] },
+        RowBytes { number: 53, bytes: 744, shared: &[5, 6, 8, 9, 14] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1100, shared: &[3, 4, 5, 6, 12] },
+        RowBytes { number: 54, bytes: 1100, shared: &[5, 6, 8, 9, 14] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 686, shared: &[4, 5, 11, 12] },
+        RowBytes { number: 55, bytes: 686, shared: &[4, 5, 6, 14] },
     ],
 };

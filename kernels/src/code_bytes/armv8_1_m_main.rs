@@ -9,25 +9,29 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(20),
-    base: 4106,
+    base: 2262,
     shared: &[
+        ("kiln_kernels::add_affine::check", 46),
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
-        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
-        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
+        ("kiln_kernels::conv2d_paired::clamp", 36),
+        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
         ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
+        ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
         ("kiln_kernels::softmax::reciprocal_of_one_plus", 276),
         ("kiln_kernels::softmax::exp", 280),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::taps", 116),
-        ("kiln_kernels::conv2d_paired::clamp", 36),
-        ("kiln_kernels::conv2d::check", 208),
+        ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
+        ("kiln_kernels::pool2d::check", 56),
+        ("kiln_kernels::pool2d::check_s8", 12),
         ("kiln_kernels::strided::Walk::new", 156),
         ("kiln_kernels::strided::Walk::next", 194),
         ("kiln_kernels::movement::elements", 152),
@@ -42,9 +46,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 284),
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::conv2d::check #2", 176),
-        ("kiln_kernels::pool2d::check", 56),
-        ("kiln_kernels::pool2d::check #2", 56),
+        ("kiln_kernels::pool2d::check #2", 52),
         ("kiln_kernels::map::Machine<A>::read", 408),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("kiln_kernels::lanes::common", 82),
@@ -55,7 +57,9 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_dadd", 12),
         ("compiler_builtins::float::add::__adddf3", 904),
         ("__aeabi_memmove4", 12),
+        ("compiler_builtins::mem::memcpy", 730),
         ("compiler_builtins::mem::memmove", 1574),
+        ("__aeabi_memcpy4", 156),
         ("__aeabi_memclr8", 174),
         ("__aeabi_f2d", 138),
         ("__aeabi_d2iz", 90),
@@ -68,87 +72,97 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_dcmpgt", 106),
     ],
     rows: &[
+        // conv2d_mve_s8
+        RowBytes { number: 18, bytes: 3776, shared: &[3, 4, 5, 6, 7] },
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 3562, shared: &[4, 5, 11, 12, 13] },
+        RowBytes { number: 14, bytes: 3336, shared: &[3, 5, 6, 7, 15] },
+        // depthwise_mve_s8
+        RowBytes { number: 19, bytes: 2560, shared: &[3, 5, 6, 7, 15] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2358, shared: &[4, 5, 11, 13] },
+        RowBytes { number: 15, bytes: 2312, shared: &[3, 5, 6, 7] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 2, bytes: 938, shared: &[4, 5, 6, 7, 15] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 942, shared: &[4, 5, 11, 12, 31] },
-        // fully_connected_paired_s8
-        RowBytes { number: 16, bytes: 1106, shared: &[10] },
+        RowBytes { number: 1, bytes: 942, shared: &[4, 5, 6, 7, 15] },
+        // fully_connected_mve_s8
+        RowBytes { number: 20, bytes: 734, shared: &[14] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[10] },
+        RowBytes { number: 3, bytes: 656, shared: &[14] },
+        // average_pool_mve_s8
+        RowBytes { number: 25, bytes: 586, shared: &[5, 6, 7, 15, 19, 20] },
+        // max_pool_mve_s8
+        RowBytes { number: 26, bytes: 512, shared: &[5, 6, 7, 15, 19, 20] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 558, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 4, bytes: 602, shared: &[5, 6, 7, 15] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 480, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 5, bytes: 470, shared: &[5, 6, 7, 15, 19] },
+        // add_mve_s8
+        RowBytes { number: 21, bytes: 274, shared: &[0, 1, 2] },
         // add_affine_s8
-        RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
+        RowBytes { number: 17, bytes: 462, shared: &[0, 1, 2] },
         // add_s8
-        RowBytes { number: 6, bytes: 594, shared: &[0, 1] },
+        RowBytes { number: 6, bytes: 594, shared: &[1, 2] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 7, bytes: 518, shared: &[11, 12, 13, 14] },
         // copy
-        RowBytes { number: 8, bytes: 258, shared: &[1, 44, 50] },
+        RowBytes { number: 8, bytes: 390, shared: &[2] },
         // transpose
         RowBytes { number: 9, bytes: 696, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 312, shared: &[1, 20] },
+        RowBytes { number: 10, bytes: 312, shared: &[2, 24] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 20] },
+        RowBytes { number: 11, bytes: 324, shared: &[2, 24] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 344, shared: &[1] },
+        RowBytes { number: 12, bytes: 344, shared: &[2] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 13, bytes: 1300, shared: &[11, 12, 13, 14] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 804, shared: &[4, 5, 11, 12, 14] },
+        RowBytes { number: 33, bytes: 804, shared: &[5, 6, 7, 15, 16] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 860, shared: &[4, 5, 11, 12, 14] },
+        RowBytes { number: 32, bytes: 860, shared: &[5, 6, 7, 15, 16] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 554, shared: &[10] },
+        RowBytes { number: 34, bytes: 554, shared: &[14] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 524, shared: &[4, 5, 11, 12, 33] },
+        RowBytes { number: 35, bytes: 512, shared: &[5, 6, 7, 15, 35] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 516, shared: &[4, 5, 11, 12, 33] },
+        RowBytes { number: 36, bytes: 504, shared: &[5, 6, 7, 15, 35] },
         // add_f32
-        RowBytes { number: 37, bytes: 270, shared: &[0, 1] },
+        RowBytes { number: 37, bytes: 270, shared: &[1, 2] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 302, shared: &[9, 10, 29, 30] },
+        RowBytes { number: 38, bytes: 302, shared: &[13, 14, 33, 34] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[9, 10, 28, 29, 30] },
+        RowBytes { number: 39, bytes: 298, shared: &[13, 14, 32, 33, 34] },
         // map_f32
-        RowBytes { number: 40, bytes: 2648, shared: &[1, 15, 16, 17, 18, 24, 34, 35, 36, 37, 43, 44] },
+        RowBytes { number: 40, bytes: 2648, shared: &[2, 17, 18, 21, 22, 28, 36, 37, 38, 39, 45, 46, 47, 48] },
         // map_i32
-        RowBytes { number: 41, bytes: 2592, shared: &[1, 15, 16, 17, 18, 35, 36, 37, 43, 44] },
+        RowBytes { number: 41, bytes: 2592, shared: &[2, 17, 18, 21, 22, 37, 38, 39, 45, 46, 47, 48] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6314, shared: &[1, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 51, 52, 53, 54] },
+        RowBytes { number: 42, bytes: 6314, shared: &[2, 17, 18, 21, 22, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 55, 56, 57, 58] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3764, shared: &[1, 18] },
+        RowBytes { number: 43, bytes: 3764, shared: &[2, 22, 46, 48] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 372, shared: &[1] },
+        RowBytes { number: 44, bytes: 372, shared: &[2] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[] },
+        RowBytes { number: 45, bytes: 1248, shared: &[46, 48] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[1, 18, 19, 44, 50] },
+        RowBytes { number: 46, bytes: 632, shared: &[2, 22, 23, 47, 54] },
         // scatter
-        RowBytes { number: 47, bytes: 752, shared: &[18, 19, 44, 50] },
+        RowBytes { number: 47, bytes: 960, shared: &[22, 23, 47, 54] },
         // concat
-        RowBytes { number: 48, bytes: 1438, shared: &[44, 50] },
+        RowBytes { number: 48, bytes: 1438, shared: &[47, 54] },
         // cast
-        RowBytes { number: 49, bytes: 1466, shared: &[1] },
+        RowBytes { number: 49, bytes: 1466, shared: &[2] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[1, 21, 22, 23, 24, 25, 26, 27, 28, 38, 39, 40, 41, 42, 45, 46, 47, 48, 49, 51, 52, 53, 54] },
+        RowBytes { number: 50, bytes: 680, shared: &[2, 25, 26, 27, 28, 29, 30, 31, 32, 40, 41, 42, 43, 44, 49, 50, 51, 52, 53, 55, 56, 57, 58] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[2, 3, 4, 5, 6] },
+        RowBytes { number: 51, bytes: 1212, shared: &[6, 7, 8, 9, 10, 46, 48] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[2, 3, 4, 5] },
+        RowBytes { number: 52, bytes: 2484, shared: &[6, 7, 8, 9, 46, 48] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 744, shared: &[3, 4, 5, 6, 12] },
+        RowBytes { number: 53, bytes: 744, shared: &[6, 7, 9, 10, 15] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1068, shared: &[3, 4, 5, 6, 12] },
+        RowBytes { number: 54, bytes: 1068, shared: &[6, 7, 9, 10, 15] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 686, shared: &[4, 5, 11, 12] },
+        RowBytes { number: 55, bytes: 686, shared: &[5, 6, 7, 15] },
     ],
 };

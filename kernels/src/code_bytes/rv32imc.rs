@@ -9,22 +9,24 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(32),
-    base: 3654,
+    base: 2994,
     shared: &[
         ("kiln_kernels::add::fits", 206),
         ("kiln_kernels::blocks::Blocks::fit", 124),
-        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 196),
-        ("kiln_kernels::spatial::Spatial::check_backwards", 194),
+        ("kiln_kernels::conv2d::check", 220),
+        ("kiln_kernels::spatial::Spatial::check", 214),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 118),
         ("kiln_kernels::spatial::Image::fits", 218),
+        ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 196),
+        ("kiln_kernels::spatial::Spatial::check_backwards", 194),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
         ("kiln_kernels::softmax::reciprocal_of_one_plus", 362),
         ("kiln_kernels::softmax::exp", 328),
         ("kiln_kernels::vectors::fit_both", 104),
         ("kiln_kernels::vectors::fit", 86),
-        ("kiln_kernels::spatial::Spatial::check", 214),
         ("kiln_kernels::spatial::Spatial::taps", 110),
-        ("kiln_kernels::conv2d::check", 244),
+        ("kiln_kernels::conv2d::check #2", 244),
+        ("kiln_kernels::fully_connected::check", 202),
         ("kiln_kernels::map::MapParameters::parts", 122),
         ("kiln_kernels::map::Parts::layout", 116),
         ("kiln_kernels::strided::Walk::new", 190),
@@ -42,9 +44,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 504),
         ("libm::math::expf::expf", 626),
         ("libm::math::scalbn::scalbnf", 164),
-        ("kiln_kernels::conv2d::check #2", 220),
         ("kiln_kernels::pool2d::check", 60),
-        ("kiln_kernels::pool2d::check #2", 60),
         ("kiln_kernels::lanes::common", 72),
         ("core::iter::traits::iterator::Iterator::all", 242),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 110),
@@ -83,81 +83,87 @@ pub(super) const FAMILY: Family = Family {
         ("__muldf3", 8),
     ],
     rows: &[
+        // conv2d_tiled_s8
+        RowBytes { number: 22, bytes: 2826, shared: &[3, 4, 5] },
+        // depthwise_scalar_s8
+        RowBytes { number: 23, bytes: 1766, shared: &[2, 3, 4, 5] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 980, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 2, bytes: 980, shared: &[2, 3, 4, 5, 13] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 1086, shared: &[4, 5, 11, 12, 31] },
+        RowBytes { number: 1, bytes: 1086, shared: &[2, 3, 4, 5, 13] },
+        // fully_connected_scalar_s8
+        RowBytes { number: 24, bytes: 1858, shared: &[12, 15] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 778, shared: &[10] },
+        RowBytes { number: 3, bytes: 576, shared: &[12, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 576, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 4, bytes: 636, shared: &[3, 4, 5, 13] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 524, shared: &[4, 5, 11, 12, 32] },
+        RowBytes { number: 5, bytes: 584, shared: &[3, 4, 5, 13] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 558, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 742, shared: &[0, 1] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 774, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 7, bytes: 774, shared: &[9, 10, 11, 12] },
         // copy
-        RowBytes { number: 8, bytes: 322, shared: &[1, 44, 51] },
+        RowBytes { number: 8, bytes: 468, shared: &[1] },
         // transpose
         RowBytes { number: 9, bytes: 838, shared: &[] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 528, shared: &[1, 20, 39, 40, 41, 45, 47, 52, 60, 62, 65, 68] },
+        RowBytes { number: 10, bytes: 528, shared: &[1, 22, 39, 40, 41, 45, 47, 52, 60, 62, 65, 68] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 392, shared: &[1, 20] },
+        RowBytes { number: 11, bytes: 392, shared: &[1, 22] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 430, shared: &[1, 39, 53, 55] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1788, shared: &[7, 8, 9, 10] },
+        RowBytes { number: 13, bytes: 1788, shared: &[9, 10, 11, 12] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 852, shared: &[4, 5, 11, 12, 13, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 33, bytes: 852, shared: &[3, 4, 5, 13, 14, 47, 50, 53, 55, 64, 68] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 898, shared: &[4, 5, 11, 12, 13, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 32, bytes: 898, shared: &[3, 4, 5, 13, 14, 47, 50, 53, 55, 64, 68] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 654, shared: &[10, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 34, bytes: 654, shared: &[12, 47, 50, 53, 55, 64, 68] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 570, shared: &[4, 5, 11, 12, 33, 40, 41, 43, 47, 50, 64, 68] },
+        RowBytes { number: 35, bytes: 570, shared: &[3, 4, 5, 13, 33, 40, 41, 43, 47, 50, 64, 68] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 568, shared: &[4, 5, 11, 12, 33, 50, 68] },
+        RowBytes { number: 36, bytes: 568, shared: &[3, 4, 5, 13, 33, 50, 68] },
         // add_f32
         RowBytes { number: 37, bytes: 348, shared: &[0, 1, 47, 50, 64, 68] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 356, shared: &[9, 10, 29, 30, 39, 40, 41, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 38, bytes: 356, shared: &[11, 12, 31, 32, 39, 40, 41, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 360, shared: &[9, 10, 28, 29, 30, 39, 40, 41, 42, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 39, bytes: 360, shared: &[11, 12, 30, 31, 32, 39, 40, 41, 42, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
         // map_f32
-        RowBytes { number: 40, bytes: 3282, shared: &[1, 14, 15, 16, 17, 18, 24, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 50, 51, 52, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 40, bytes: 3282, shared: &[1, 16, 17, 18, 19, 20, 26, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 50, 51, 52, 53, 55, 60, 62, 64, 65, 68] },
         // map_i32
-        RowBytes { number: 41, bytes: 3016, shared: &[1, 14, 15, 16, 17, 18, 34, 35, 36, 44, 51] },
+        RowBytes { number: 41, bytes: 3016, shared: &[1, 16, 17, 18, 19, 20, 34, 35, 36, 44, 51] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 9560, shared: &[1, 14, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 9560, shared: &[1, 16, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4658, shared: &[1, 17, 47, 50, 60, 64, 68] },
+        RowBytes { number: 43, bytes: 4658, shared: &[1, 19, 47, 50, 60, 64, 68] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 444, shared: &[1, 68] },
         // matmul_f32
         RowBytes { number: 45, bytes: 1490, shared: &[47, 53, 55, 64] },
         // strided
-        RowBytes { number: 46, bytes: 696, shared: &[1, 17, 19, 44, 51] },
+        RowBytes { number: 46, bytes: 696, shared: &[1, 19, 21, 44, 51] },
         // scatter
-        RowBytes { number: 47, bytes: 790, shared: &[17, 19, 44, 51] },
+        RowBytes { number: 47, bytes: 790, shared: &[19, 21, 44, 51] },
         // concat
         RowBytes { number: 48, bytes: 1602, shared: &[44, 51] },
         // cast
         RowBytes { number: 49, bytes: 1680, shared: &[1, 39, 42, 43, 60, 62, 65, 68] },
         // random_f32
-        RowBytes { number: 50, bytes: 788, shared: &[1, 21, 22, 23, 24, 25, 26, 27, 28, 38, 39, 40, 41, 42, 43, 45, 46, 47, 48, 49, 53, 54, 55, 56, 57, 58, 59, 61, 63, 64, 66, 67, 69] },
+        RowBytes { number: 50, bytes: 788, shared: &[1, 23, 24, 25, 26, 27, 28, 29, 30, 38, 39, 40, 41, 42, 43, 45, 46, 47, 48, 49, 53, 54, 55, 56, 57, 58, 59, 61, 63, 64, 66, 67, 69] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1334, shared: &[2, 3, 4, 5, 6, 47, 53, 55, 64] },
+        RowBytes { number: 51, bytes: 1334, shared: &[4, 5, 6, 7, 8, 47, 53, 55, 64] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2932, shared: &[2, 3, 4, 5, 47, 53, 55, 64] },
+        RowBytes { number: 52, bytes: 2932, shared: &[4, 5, 6, 7, 47, 53, 55, 64] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 858, shared: &[3, 4, 5, 6, 12, 40, 41, 43, 47, 64] },
+        RowBytes { number: 53, bytes: 858, shared: &[4, 5, 7, 8, 13, 40, 41, 43, 47, 64] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1114, shared: &[3, 4, 5, 6, 12, 47, 64, 68] },
+        RowBytes { number: 54, bytes: 1114, shared: &[4, 5, 7, 8, 13, 47, 64, 68] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 752, shared: &[4, 5, 11, 12, 68] },
+        RowBytes { number: 55, bytes: 752, shared: &[3, 4, 5, 13, 68] },
     ],
 };
