@@ -44,12 +44,23 @@ pub struct Options {
     /// Bytes that state and an entry's arena may take together. Where they take more, values are computed again in
     /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
     pub ram: Option<u64>,
+    /// Whether state lies in a bank of its own, before that of the arena, so that models can take turns in one arena
+    /// ([`kiln_core::Parked`]). Without state the arena's is the only bank either way, and the plan the same.
+    pub shared_arena: bool,
 }
 
 impl Options {
     /// The usual options for `target`.
     pub fn for_target(target: TargetId) -> Options {
-        Options { target, budget: Budget::default(), overlap: true, external: false, choice: Choice::All, ram: None }
+        Options {
+            target,
+            budget: Budget::default(),
+            overlap: true,
+            external: false,
+            choice: Choice::All,
+            ram: None,
+            shared_arena: false,
+        }
     }
 }
 
@@ -65,8 +76,12 @@ pub struct Planned {
     pub state_bytes: u64,
     /// Bytes of the arena: the largest of the entries'.
     pub arena_bytes: u64,
-    /// Bytes that the RAM bank must have: state and arena.
+    /// Bytes of RAM: state and arena, in one bank or two.
     pub ram_bytes: u64,
+    /// Whether the arena can be shared with other models: [`Options::shared_arena`].
+    pub shared_arena: bool,
+    /// Where the arena lies: bank, and bytes from the bank's start.
+    pub arena_base: (u8, u64),
     /// Every kernel the steps use, by number.
     pub kernels: Vec<&'static Kernel>,
     /// How many operands a step has at most.
@@ -163,7 +178,8 @@ pub struct PlannedTensor {
     pub ty: Option<TensorType>,
     /// Where it lies.
     pub region: Region,
-    /// Bytes from the region's start: of bank 0 for arena, scratch and state, of the constants.
+    /// Bytes from the start of its bank, or of the constants. State lies in bank 0, arena and scratch in that of
+    /// [`Planned::arena_base`].
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
@@ -226,7 +242,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);
 
-    let mut places = Places { arena_base: 0, states: Vec::new(), constants: Vec::new() };
+    let mut places = Places { arena_bank: 0, arena_base: 0, states: Vec::new(), constants: Vec::new() };
     let mut state_bytes = 0u64;
     for slot in &states {
         state_bytes = state_bytes.next_multiple_of(slot.align.max(1));
@@ -239,7 +255,9 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         places.constants.push(constants_bytes);
         constants_bytes += blob.bytes.len() as u64;
     }
-    places.arena_base = state_bytes.next_multiple_of(encode::BANK_ALIGN);
+    // Whatever is behind the state, in the plan's one bank or in memory where banks lie side by side.
+    let behind = state_bytes.next_multiple_of(encode::BANK_ALIGN);
+    (places.arena_bank, places.arena_base) = if options.shared_arena && state_bytes > 0 { (1, 0) } else { (0, behind) };
 
     let pairs = graph.entries.iter().zip(&mut lowered);
     let donated = if options.external { donated } else { &[] };
@@ -249,7 +267,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         let problem = problem(entry, options.overlap);
         let mut solution = solve::solve(&problem, &bounded(&options.budget, &problem))?;
         let unaided = solution.arena;
-        let limit = options.ram.map(|ram| (ram, ram.saturating_sub(places.arena_base)));
+        let limit = options.ram.map(|ram| (ram, ram.saturating_sub(behind)));
         if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
             let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
             match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
@@ -262,8 +280,8 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
                     return Err(PlanError::Ram(Box::new(Shortage {
                         entry: named.name.clone(),
                         limit: ram,
-                        least: places.arena_base + short.least,
-                        unaided: places.arena_base + unaided,
+                        least: behind + short.least,
+                        unaided: behind + unaided,
                         state: state_bytes,
                         step,
                         name,
@@ -281,7 +299,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         solved.push(solution);
     }
     let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
-    let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
+    let ram_bytes = if arena_bytes == 0 { state_bytes } else { behind + arena_bytes };
     let entries: Vec<PlannedEntry> =
         (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(again.iter().zip(over))))
             .map(|((entry, lowered), (solution, (again, over)))| {
@@ -319,6 +337,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         states: &states,
         constants_bytes,
         state_bytes,
+        arena_bytes,
         ram_bytes,
     })?;
     Ok(Planned {
@@ -328,6 +347,8 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         state_bytes,
         arena_bytes,
         ram_bytes,
+        shared_arena: options.shared_arena,
+        arena_base: (places.arena_bank, places.arena_base),
         kernels,
         operands,
         bytes,
@@ -336,7 +357,9 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
 
 /// Where everything outside the arena lies.
 pub(crate) struct Places {
-    /// Where the arena begins in bank 0: after the state.
+    /// The bank of the arena: that of the state, or the next.
+    pub arena_bank: u8,
+    /// Where the arena begins in its bank: after the state, if that lies there.
     pub arena_base: u64,
     /// Offset of each state in bank 0.
     pub states: Vec<u64>,
@@ -345,10 +368,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// The place `offset` bytes into the arena.
+    pub(crate) fn in_arena(&self, offset: u64) -> Option<Place> {
+        Place::new(self.arena_bank, self.arena_base + offset)
+    }
+
     /// The place of `storage` in an entry.
     pub(crate) fn place(&self, storage: Storage, solution: &solve::Solution) -> Option<Place> {
         match storage {
-            Storage::Buffer(b) => Place::new(0, self.arena_base + solution.offsets[b]),
+            Storage::Buffer(b) => self.in_arena(solution.offsets[b]),
             Storage::State(s) => Place::new(0, self.states[s]),
             Storage::Constant(c) => Place::new(kiln_core::plan::CONSTANTS, self.constants[c]),
             Storage::External(slot) => Place::new(kiln_core::plan::EXTERNAL, slot as u64),

@@ -62,6 +62,9 @@ pub struct PlanArgs {
     /// values are computed again rather than kept where that helps
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Keep state apart from the arena, which models that take turns share
+    #[arg(long)]
+    pub shared_arena: bool,
 }
 
 /// Arguments of `kiln run`.
@@ -143,6 +146,9 @@ pub struct CompileArgs {
     /// Write a static library for the board, and a C header, in place of the Rust crate
     #[arg(long)]
     pub c: bool,
+    /// Keep state apart from the arena, which models that take turns share
+    #[arg(long, conflicts_with = "c")]
+    pub shared_arena: bool,
     /// What names in the code are made from; by default what reports call the model
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -33,9 +33,18 @@ impl Fitted {
     /// The file can't be read or planned, or the plan does not fit the board: which region is
     /// short, by how much, and what is to blame.
     pub fn read(path: &Path, board: &Board) -> Result<Fitted, CliError> {
+        Fitted::read_with(path, board, false)
+    }
+
+    /// The same, with state in a bank of its own where the arena is shared ([`Options::shared_arena`]).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Fitted::read`].
+    pub fn read_with(path: &Path, board: &Board, shared_arena: bool) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
         let graph = file.graph()?;
-        let planned = file.plan(&graph, &Options::for_target(target_of(board)))?;
+        let planned = file.plan(&graph, &Options { shared_arena, ..Options::for_target(target_of(board)) })?;
         check_fit(&file, &planned, board)?;
         Ok(Fitted { file, graph, planned })
     }

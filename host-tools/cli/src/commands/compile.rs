@@ -18,7 +18,7 @@ type Written = (PathBuf, Vec<u8>);
 /// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let mut model = Fitted::read(&args.model, &board)?;
+    let mut model = Fitted::read_with(&args.model, &board, args.shared_arena)?;
     if let Some(name) = &args.name {
         model.rename(name)?;
     }
@@ -30,11 +30,14 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let Fitted { file, planned, .. } = &model;
     let path = PathBuf::from(format!("{}.kiln", file.name));
     let bytes = model.kiln_bytes(&board, !args.no_graph, &args.out.join(&path))?;
+    let ram = match planned.shared_arena {
+        true => format!("an arena of {} to share, {} of state", planned.arena_bytes, planned.state_bytes),
+        false => format!("{} of RAM", planned.ram_bytes),
+    };
     let done = format!(
-        "{what} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
+        "{what} in {}: {} bytes of plan and constants, {ram}\n{}: {} bytes\n",
         args.out.display(),
         planned.bytes.len(),
-        planned.ram_bytes,
         args.out.join(&path).display(),
         bytes.len()
     );

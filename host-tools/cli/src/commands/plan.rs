@@ -25,7 +25,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
-    let reports = reports(&file, &file.cleaned()?, &boards, args.ram)?;
+    let reports = reports(&file, &file.cleaned()?, &boards, args)?;
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
@@ -53,20 +53,22 @@ fn reports(
     file: &ModelFile,
     cleaned: &Cleaned,
     boards: &[Board],
-    ram: Option<u64>,
+    args: &PlanArgs,
 ) -> Result<Vec<PlanReport>, CliError> {
+    let ram = args.ram;
     let mut plans: Vec<(TargetId, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
         let target = target_of(board);
+        let options = Options { shared_arena: args.shared_arena, ..Options::for_target(target) };
         if !plans.iter().any(|(t, _)| *t == target) {
-            plans.push((target, file.plan(&cleaned.graph, &Options::for_target(target))?));
+            plans.push((target, file.plan(&cleaned.graph, &options)?));
         }
         let planned = plans.iter().filter(|(t, _)| *t == target);
         for (_, planned) in planned {
             let report = report(&file.name, planned, cleaned.removed, board, ram)?;
             reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
-                Some(limit) => within(file, cleaned, board, limit, report)?,
+                Some(limit) => within(file, cleaned, board, &Options { ram: Some(limit), ..options }, report)?,
                 None => report,
             });
         }
@@ -74,16 +76,16 @@ fn reports(
     Ok(reports)
 }
 
-/// The report on a plan that computes values again to fit `limit`; `plain`, which does not, where that is not enough.
+/// The report on a plan that computes values again to fit `options.ram`; `plain`, which does not, where that is not enough.
 fn within(
     file: &ModelFile,
     cleaned: &Cleaned,
     board: &Board,
-    limit: u64,
+    options: &Options,
     mut plain: PlanReport,
 ) -> Result<PlanReport, CliError> {
-    match file.plan(&cleaned.graph, &Options { ram: Some(limit), ..Options::for_target(target_of(board)) }) {
-        Ok(planned) => report(&file.name, &planned, cleaned.removed, board, Some(limit)),
+    match file.plan(&cleaned.graph, options) {
+        Ok(planned) => report(&file.name, &planned, cleaned.removed, board, options.ram),
         Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
             plain.ram.least = Some(shortage.least).filter(|&least| least < plain.ram.total);
             Ok(plain)

@@ -67,6 +67,9 @@ pub struct Ram {
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<u64>,
+    /// Whether models that take turns can share the arena, and the state lies apart; not there otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_arena: bool,
 }
 
 /// What an entry computes again, in place of keeping it.

@@ -52,7 +52,7 @@ pub fn report(
         outputs: windows.outputs.iter().map(|&t| name(t)).collect(),
         scratch: step.scratch,
     });
-    let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
+    let (_, arena_base) = planned.arena_base;
     let tensors = entry.tensors.iter().zip(&names).enumerate();
     let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
     let needs = Needs::of(planned);
@@ -74,6 +74,7 @@ pub fn report(
             limit: ram_bytes.into_iter().chain(ram).min(),
             region: ram_region.map(|r| r.name.clone()),
             least: None,
+            shared_arena: planned.shared_arena,
         },
         flash: Flash {
             constants: planned.constants_bytes,

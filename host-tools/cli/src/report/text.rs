@@ -27,8 +27,10 @@ fn header(report: &PlanReport) -> String {
         }
     };
     let mut text = format!("{} on {} ({}): {verdict}\n", printable(&report.model), report.board, report.target);
+    // Models that take turns need the largest of their arenas, but each one's state.
+    let (turns, apart) = if ram.shared_arena { (", for models to share by turns", ", apart") } else { ("", "") };
     text.push_str(&format!(
-        "RAM    {}\n       arena {}, {arena}; state {}\n",
+        "RAM    {}\n       arena {}, {arena}{turns}; state {}{apart}\n",
         of(ram.total, ram.limit, ram.region.as_deref()),
         thousands(ram.arena),
         thousands(ram.state),

@@ -4,6 +4,7 @@
 mod c;
 mod graphs;
 mod run;
+mod shared;
 mod snapshots;
 mod trial;
 mod workspace;
