@@ -26,8 +26,7 @@ pub(crate) struct Input<'a> {
     pub states: &'a [StateSlot],
     pub constants_bytes: u64,
     pub state_bytes: u64,
-    pub arena_bytes: u64,
-    pub ram_bytes: u64,
+    pub banks: &'a [u64],
 }
 
 /// The tables as they grow.
@@ -215,12 +214,8 @@ fn append<T: IntoBytes + Immutable>(bytes: &mut Vec<u8>, records: &[T]) -> Resul
 }
 
 fn assemble(input: &Input<'_>, tables: &Tables) -> Result<Vec<u8>, PlanError> {
-    let bank = |bytes| BankRecord { bytes, align: BANK_ALIGN as u32, reserved: 0 };
-    let banks = match input.places.arena_bank {
-        0 if input.ram_bytes == 0 => vec![],
-        0 => vec![bank(input.ram_bytes)],
-        _ => vec![bank(input.state_bytes), bank(input.arena_bytes)],
-    };
+    let bank = |&bytes: &u64| BankRecord { bytes, align: BANK_ALIGN as u32, reserved: 0 };
+    let banks: Vec<BankRecord> = input.banks.iter().map(bank).collect();
     let mut bytes = vec![0; size_of::<Header>()];
     let mut header = Header {
         magic: plan::MAGIC,

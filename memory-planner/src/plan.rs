@@ -1,7 +1,7 @@
 //! From lowered entries to a plan: order and places solved, records written.
 
 use kiln_core::plan::{ALIGN, Place};
-use kiln_core::{Direction, TargetId, TensorType};
+use kiln_core::{Direction, MAX_BANKS, TargetId, TensorType};
 use kiln_kernels::instructions::instructions;
 use kiln_kernels::table::Kernel;
 use kiln_kernels::workload::Workload;
@@ -14,6 +14,7 @@ use crate::graph::{Graph, ValueId};
 use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
 use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
+use crate::spill::{self, Room};
 
 /// Among which kernels a plan chooses. Fewer than all help to look for a wrong kernel, or for a slow one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +48,10 @@ pub struct Options {
     /// Whether state lies in a bank of its own, before that of the arena, so that models can take turns in one arena
     /// ([`kiln_core::Parked`]). Without state the arena's is the only bank either way, and the plan the same.
     pub shared_arena: bool,
+    /// The banks of RAM there are, in the order of the plan's; those without bytes are none. A plan that does not fit the
+    /// first is spread over all, where they have room for it; else it is as with one bank of any size. Not for plans with
+    /// `external`, `ram` or `shared_arena`.
+    pub rooms: [Room; MAX_BANKS],
 }
 
 impl Options {
@@ -60,6 +65,7 @@ impl Options {
             choice: Choice::All,
             ram: None,
             shared_arena: false,
+            rooms: [Room::default(); MAX_BANKS],
         }
     }
 }
@@ -82,6 +88,9 @@ pub struct Planned {
     pub shared_arena: bool,
     /// Where the arena lies: bank, and bytes from the bank's start.
     pub arena_base: (u8, u64),
+    /// Bytes of each bank of RAM: one for state and arena, or none; or one each ([`Options::shared_arena`]); or several over
+    /// which the arena is spread ([`Options::rooms`]), the first of which has the state too.
+    pub banks: Vec<u64>,
     /// Every kernel the steps use, by number.
     pub kernels: Vec<&'static Kernel>,
     /// How many operands a step has at most.
@@ -178,8 +187,9 @@ pub struct PlannedTensor {
     pub ty: Option<TensorType>,
     /// Where it lies.
     pub region: Region,
-    /// Bytes from the start of its bank, or of the constants. State lies in bank 0, arena and scratch in that of
-    /// [`Planned::arena_base`].
+    /// The bank it lies in; [`CONSTANTS`](kiln_core::plan::CONSTANTS) for constants.
+    pub bank: u8,
+    /// Bytes from the start of that.
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
@@ -298,8 +308,20 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         });
         solved.push(solution);
     }
-    let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
-    let ram_bytes = if arena_bytes == 0 { state_bytes } else { behind + arena_bytes };
+    let mut arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
+    let mut ram_bytes = if arena_bytes == 0 { state_bytes } else { behind + arena_bytes };
+    let mut banks = match places.arena_bank {
+        0 => Vec::from_iter(Some(ram_bytes).filter(|&bytes| bytes > 0)),
+        _ => vec![state_bytes, arena_bytes],
+    };
+    if ram_bytes > options.rooms[0].bytes
+        && let Some((spread, sizes)) = spread(&lowered, &solved, options, behind)?
+    {
+        solved = spread;
+        (arena_bytes, ram_bytes) = (sizes.iter().sum(), behind + sizes.iter().sum::<u64>());
+        banks = sizes;
+        banks[0] += behind;
+    }
     let entries: Vec<PlannedEntry> =
         (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(again.iter().zip(over))))
             .map(|((entry, lowered), (solution, (again, over)))| {
@@ -337,8 +359,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         states: &states,
         constants_bytes,
         state_bytes,
-        arena_bytes,
-        ram_bytes,
+        banks: &banks,
     })?;
     Ok(Planned {
         target: options.target,
@@ -349,6 +370,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         ram_bytes,
         shared_arena: options.shared_arena,
         arena_base: (places.arena_bank, places.arena_base),
+        banks,
         kernels,
         operands,
         bytes,
@@ -370,7 +392,15 @@ pub(crate) struct Places {
 impl Places {
     /// The place `offset` bytes into the arena.
     pub(crate) fn in_arena(&self, offset: u64) -> Option<Place> {
-        Place::new(self.arena_bank, self.arena_base + offset)
+        match spill::split(offset) {
+            (0, offset) => Place::new(self.arena_bank, self.arena_base + offset),
+            (bank, offset) => Place::new(bank, offset),
+        }
+    }
+
+    /// The same as a bank and an offset there, for reports.
+    fn told(&self, offset: u64) -> (u8, u64) {
+        self.in_arena(offset).map_or((0, 0), |place| (place.bank(), place.offset()))
     }
 
     /// The place of `storage` in an entry.
@@ -392,6 +422,40 @@ const MAX_WORK: u64 = 8_000_000_000;
 fn bounded(budget: &Budget, problem: &Problem) -> Budget {
     let size = (problem.steps.len() + problem.buffers.len()).max(1) as u64;
     Budget { nodes: budget.nodes.min(MAX_WORK / (size * size)) }
+}
+
+/// The entries spread over several banks, and how much of each bank the largest takes; `None` where there are not several, or
+/// they are too small.
+fn spread(
+    entries: &[Lowered],
+    solved: &[solve::Solution],
+    options: &Options,
+    behind: u64,
+) -> Result<Option<(Vec<solve::Solution>, Vec<u64>)>, PlanError> {
+    let mut rooms: Vec<(u8, Room)> = (0..).zip(options.rooms).filter(|(_, room)| room.bytes > 0).collect();
+    if rooms.len() < 2 || options.external || options.shared_arena || options.ram.is_some() {
+        return Ok(None);
+    }
+    // In each the order of the board's file.
+    rooms.sort_by_key(|(_, room)| !room.fast);
+    let before = |bank| if bank == 0 { behind } else { 0 };
+    if rooms.iter().any(|&(bank, room)| room.free < before(bank)) {
+        return Ok(None);
+    }
+    let rooms: Vec<(u8, u64)> = rooms.iter().map(|&(bank, room)| (bank, room.free - before(bank))).collect();
+    let (mut spread, mut sizes) = (Vec::new(), vec![0; MAX_BANKS]);
+    for (entry, solution) in entries.iter().zip(solved) {
+        let problem = problem(entry, options.overlap);
+        // Many problems are solved for one.
+        let budget = Budget { nodes: bounded(&options.budget, &problem).nodes / 16 };
+        let found = spill::spill(&problem, solution, &spill::touched(entry), &rooms, &budget)?;
+        let Some(found) = found else { return Ok(None) };
+        sizes.iter_mut().zip(&found.banks).for_each(|(size, &bytes)| *size = bytes.max(*size));
+        spread.push(found.solution);
+    }
+    let used = sizes.iter().rposition(|&bytes| bytes > 0).map_or(1, |last| last + 1);
+    sizes.truncate(used);
+    Ok(Some((spread, sizes)))
 }
 
 /// The memory problem of an entry.
@@ -505,12 +569,14 @@ fn report_tensors(
     let mut tensors = Vec::new();
     for (index, buffer) in entry.buffers.iter().enumerate() {
         let live = solution.live[index];
+        let (bank, offset) = places.told(solution.offsets[index]);
         tensors.push(PlannedTensor {
             name: buffer.name.clone(),
             value: Some(buffer.value),
             ty: Some(graph.value(buffer.value).ty),
             region: Region::Arena,
-            offset: places.arena_base + solution.offsets[index],
+            bank,
+            offset,
             bytes: buffer.bytes,
             first_step: live.first,
             last_step: live.last,
@@ -518,13 +584,15 @@ fn report_tensors(
     }
     for (position, &step) in solution.order.iter().enumerate() {
         let Some(offset) = solution.scratch_offsets[step] else { continue };
+        let (bank, offset) = places.told(offset);
         let step = &entry.steps[step];
         tensors.push(PlannedTensor {
             name: format!("{} (scratch)", step.name),
             value: None,
             ty: None,
             region: Region::Scratch,
-            offset: places.arena_base + offset,
+            bank,
+            offset,
             bytes: scratch_bytes(&step.scratch, step.kernel.scratch_align()),
             first_step: position,
             last_step: position,
@@ -547,6 +615,7 @@ fn report_tensors(
             value: Some(id),
             ty: Some(value.ty),
             region: Region::State,
+            bank: 0,
             offset,
             bytes: value.ty.bytes().unwrap_or(0),
             first_step: 0,
@@ -561,6 +630,7 @@ fn report_tensors(
             value: None,
             ty: None,
             region: Region::Constants,
+            bank: kiln_core::plan::CONSTANTS,
             offset,
             bytes: constant.bytes.len() as u64,
             first_step,

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use kiln_boards::Board;
-use kiln_codegen::fit::shortages;
+use kiln_codegen::fit::{options_for, shortages};
 use kiln_codegen::model_crate::{ModelCrate, identifier};
-use kiln_codegen::target_of;
 use kiln_planner::Options;
 
 use crate::BuildError;
@@ -115,7 +114,7 @@ impl Model {
             return Err(BuildError::Name { name: name.clone(), instead });
         }
         graph.name = instead;
-        let options = Options { shared_arena: self.shared_arena, ..Options::for_target(target_of(&board)) };
+        let options = Options { shared_arena: self.shared_arena, ..options_for(&board) };
         let planned = file.plan(&graph, &options)?;
         let short = shortages(&planned, &board);
         if !short.is_empty() {

@@ -33,18 +33,18 @@ impl Fitted {
     /// The file can't be read or planned, or the plan does not fit the board: which region is
     /// short, by how much, and what is to blame.
     pub fn read(path: &Path, board: &Board) -> Result<Fitted, CliError> {
-        Fitted::read_with(path, board, false)
+        Fitted::read_with(path, board, &Options::for_target(target_of(board)))
     }
 
-    /// The same, with state in a bank of its own where the arena is shared ([`Options::shared_arena`]).
+    /// The same, planned with `options` for the board: in several regions of RAM, for instance.
     ///
     /// # Errors
     ///
     /// As for [`Fitted::read`].
-    pub fn read_with(path: &Path, board: &Board, shared_arena: bool) -> Result<Fitted, CliError> {
+    pub fn read_with(path: &Path, board: &Board, options: &Options) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
         let graph = file.graph()?;
-        let planned = file.plan(&graph, &Options { shared_arena, ..Options::for_target(target_of(board)) })?;
+        let planned = file.plan(&graph, options)?;
         check_fit(&file, &planned, board)?;
         Ok(Fitted { file, graph, planned })
     }

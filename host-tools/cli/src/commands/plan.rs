@@ -2,8 +2,8 @@
 
 use kiln_boards::Board;
 use kiln_build::ModelError;
-use kiln_codegen::{target_of, whole_file};
-use kiln_core::TargetId;
+use kiln_codegen::fit::options_for;
+use kiln_codegen::whole_file;
 use kiln_passes::Cleaned;
 use kiln_planner::{Options, PlanError, Planned};
 
@@ -48,7 +48,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     Err(CliError::Failed(format!("{}: the model fits none of the boards", file.path.display())))
 }
 
-/// A report for each board; the plan is the same for boards of one CPU family.
+/// A report for each board.
 fn reports(
     file: &ModelFile,
     cleaned: &Cleaned,
@@ -56,16 +56,22 @@ fn reports(
     args: &PlanArgs,
 ) -> Result<Vec<PlanReport>, CliError> {
     let ram = args.ram;
-    let mut plans: Vec<(TargetId, Planned)> = Vec::new();
+    let mut plans: Vec<(Options, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
-        let target = target_of(board);
-        let options = Options { shared_arena: args.shared_arena, ..Options::for_target(target) };
-        if !plans.iter().any(|(t, _)| *t == target) {
-            plans.push((target, file.plan(&cleaned.graph, &options)?));
+        let options = Options { shared_arena: args.shared_arena, ..options_for(board) };
+        // Within `--ram` one region counts.
+        let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
+        let options = Options { rooms, ..options };
+        // A plan is the same for boards of one CPU family, unless it must be spread over their regions.
+        let same = |(of, planned): &&(Options, Planned)| {
+            of.target == options.target
+                && (of.rooms == rooms || planned.ram_bytes <= rooms[0].bytes.min(of.rooms[0].bytes))
+        };
+        if plans.iter().find(same).is_none() {
+            plans.push((options, file.plan(&cleaned.graph, &options)?));
         }
-        let planned = plans.iter().filter(|(t, _)| *t == target);
-        for (_, planned) in planned {
+        if let Some((_, planned)) = plans.iter().find(same) {
             let report = report(&file.name, planned, cleaned.removed, board, ram)?;
             reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
                 Some(limit) => within(file, cleaned, board, &Options { ram: Some(limit), ..options }, report)?,

@@ -2,7 +2,7 @@
 //! constants and values behind a view have no other name there.
 
 use kiln_core::Error;
-use kiln_core::plan::{CONSTANTS, OperandRecord, Place, Plan};
+use kiln_core::plan::{OperandRecord, Place, Plan};
 use kiln_planner::{Planned, PlannedEntry, Region};
 use kiln_target_host::AlignedBytes;
 
@@ -34,14 +34,13 @@ impl Operands {
         let bytes = AlignedBytes::copy_of(&planned.bytes);
         let plan = Plan::load_any_target(bytes.as_ref())?;
         let record = plan.entry_named(&entry.name).ok_or(Error::Entry(0))?;
-        let (arena, _) = planned.arena_base;
         let mut steps = Vec::with_capacity(record.steps.len());
         for (index, step) in record.steps.iter().enumerate() {
             let operands = plan.step_operands(step).ok_or(Error::StepTable(index as u32))?;
             let (inputs, rest) = operands.split_at_checked(step.inputs as usize).unwrap_or((operands, &[]));
             let outputs = rest.get(..step.outputs as usize).unwrap_or(rest);
             let names = |windows: &[OperandRecord], wanted: Wanted| {
-                windows.iter().map(|o| find(entry, arena, o.place, index, wanted)).collect()
+                windows.iter().map(|o| find(entry, o.place, index, wanted)).collect()
             };
             steps.push(Windows { inputs: names(inputs, Wanted::Older), outputs: names(outputs, Wanted::Newer) });
         }
@@ -53,10 +52,10 @@ impl Operands {
         };
         let last = record.steps.len().saturating_sub(1);
         for tensor in record.inputs {
-            mark(find(entry, arena, tensor.place, 0, Wanted::Older), Kind::Input);
+            mark(find(entry, tensor.place, 0, Wanted::Older), Kind::Input);
         }
         for tensor in record.outputs {
-            mark(find(entry, arena, tensor.place, last, Wanted::Newer), Kind::Output);
+            mark(find(entry, tensor.place, last, Wanted::Newer), Kind::Output);
         }
         let io = record.inputs.iter().chain(record.outputs).map(|t| t.bytes).sum();
         Ok(Operands { steps, io, kinds })
@@ -78,12 +77,10 @@ fn kind(region: Region) -> Kind {
 }
 
 /// The tensor at `place` while step `step` runs.
-fn find(entry: &PlannedEntry, arena: u8, place: Place, step: usize, wanted: Wanted) -> Option<usize> {
+fn find(entry: &PlannedEntry, place: Place, step: usize, wanted: Wanted) -> Option<usize> {
     let at_place = entry.tensors.iter().enumerate().filter(|(_, t)| {
         let bank_fits = match t.region {
-            Region::Constants => place.bank() == CONSTANTS,
-            Region::Arena => place.bank() == arena,
-            Region::State => place.bank() == 0,
+            Region::Arena | Region::State | Region::Constants => place.bank() == t.bank,
             Region::Scratch => false,
         };
         bank_fits && t.offset == place.offset() && (t.first_step..=t.last_step).contains(&step)

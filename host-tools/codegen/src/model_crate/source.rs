@@ -7,6 +7,7 @@ use kiln_core::TargetId;
 use super::names::{EntryNames, Names};
 use super::port::{Port, Side, lies_in_constants};
 use super::{ModelCrate, text};
+use crate::fit::is_spread;
 
 /// What generated text is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,14 +127,20 @@ impl ModelCrate<'_> {
         let skip = if labels.starts_with("[\n") { "#[rustfmt::skip]\n" } else { "" };
         let (sizes, memory) = match planned.shared_arena {
             true => self.shared_memory(),
-            false => (
-                format!(
-                    "/// Bytes of RAM a model works in: state, inputs, outputs and everything between.\n\
-                     pub const ARENA_BYTES: usize = {};\n\n",
-                    planned.ram_bytes
-                ),
-                ARENA.to_owned(),
-            ),
+            false => {
+                let (sizes, types) = self.more_banks();
+                let bytes = planned.banks.first().copied().unwrap_or(0);
+                let what = match is_spread(planned) {
+                    true => {
+                        "in the first bank: state, and of inputs, outputs and everything between what is touched most"
+                    }
+                    false => "a model works in: state, inputs, outputs and everything between",
+                };
+                (
+                    format!("/// Bytes of RAM {what}.\npub const ARENA_BYTES: usize = {bytes};\n\n{sizes}"),
+                    format!("{ARENA}{types}"),
+                )
+            }
         };
         let _ = write!(
             out,
@@ -180,12 +187,14 @@ impl ModelCrate<'_> {
                  unsafe impl Send for Model<'_> {}\n\n",
             );
         }
-        out.push_str(
-            "impl<'a> Model<'a> {\n    \
+        let (parameters, memory) = self.given();
+        let _ = write!(
+            out,
+            "impl<'a> Model<'a> {{\n    \
              /// Checks the plan (its checksum, its steps, the memory) and makes the model ready.\n    \
-             pub fn new(arena: &'a mut Arena) -> Result<Model<'a>, Error> {\n        \
+             pub fn new({parameters}) -> Result<Model<'a>, Error> {{\n        \
              let plan = Plan::load(&PLAN.0, TARGET)?;\n        \
-             let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;\n",
+             {memory}\n",
         );
         for (index, entry) in names.iter().enumerate() {
             let used = ports.iter().any(|port| port.entry.1 == index && port.has_place());
@@ -210,6 +219,44 @@ impl ModelCrate<'_> {
             run_methods(out, entry, &self.planned.entries[index].name, &outputs, &run);
         }
         self.last_methods(out, extents);
+    }
+
+    /// The banks beside the first where the plan is spread over several: their sizes and their types.
+    fn more_banks(&self) -> (String, String) {
+        let (mut sizes, mut types) = (String::new(), String::new());
+        for (bank, bytes) in self.banks() {
+            let _ = write!(
+                sizes,
+                "/// Bytes of bank {bank}, in region {bank} of the board's RAM if the first is number 0.\n\
+                 pub const BANK{bank}_BYTES: usize = {bytes};\n\n"
+            );
+            let _ = write!(
+                types,
+                "/// Memory for bank {bank}.\npub type Bank{bank} = kiln_core::Bank<BANK{bank}_BYTES>;\n\n"
+            );
+        }
+        (sizes, types)
+    }
+
+    fn banks(&self) -> impl Iterator<Item = (usize, u64)> {
+        let several = is_spread(self.planned);
+        self.planned.banks.iter().copied().enumerate().skip(1).filter(move |_| several)
+    }
+
+    /// The parameters of `new`, and the statement that makes a session of them.
+    fn given(&self) -> (String, String) {
+        if self.banks().next().is_none() {
+            let memory = "let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;";
+            return ("arena: &'a mut Arena".to_owned(), memory.to_owned());
+        }
+        let (mut parameters, mut list) =
+            ("\n        arena: &'a mut Arena,\n".to_owned(), "&mut arena.0[..]".to_owned());
+        for (bank, _) in self.banks() {
+            let _ = writeln!(parameters, "        bank{bank}: &'a mut Bank{bank},");
+            let _ = write!(list, ", bank{bank}.bytes_mut()");
+        }
+        let memory = format!("let memory = [{list}];\n        let session = Session::bounded(plan, &ROWS, memory)?;");
+        (parameters + "    ", memory)
     }
 
     /// The methods that are the same wherever a model's memory lies, and the end of their block.
