@@ -315,11 +315,11 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         _ => vec![state_bytes, arena_bytes],
     };
     if ram_bytes > options.rooms[0].bytes
-        && let Some((spread, sizes)) = spread(&lowered, &solved, options, behind)?
+        && let Some(spread) = spread(&lowered, &solved, options, behind)?
     {
-        solved = spread;
-        (arena_bytes, ram_bytes) = (sizes.iter().sum(), behind + sizes.iter().sum::<u64>());
-        banks = sizes;
+        Spread { solved, sizes: banks } = spread;
+        arena_bytes = banks.iter().sum();
+        ram_bytes = behind + arena_bytes;
         banks[0] += behind;
     }
     let entries: Vec<PlannedEntry> =
@@ -424,6 +424,12 @@ fn bounded(budget: &Budget, problem: &Problem) -> Budget {
     Budget { nodes: budget.nodes.min(MAX_WORK / (size * size)) }
 }
 
+/// What [`spread`] finds.
+struct Spread {
+    solved: Vec<solve::Solution>,
+    sizes: Vec<u64>,
+}
+
 /// The entries spread over several banks, and how much of each bank the largest takes; `None` where there are not several, or
 /// they are too small.
 fn spread(
@@ -431,7 +437,7 @@ fn spread(
     solved: &[solve::Solution],
     options: &Options,
     behind: u64,
-) -> Result<Option<(Vec<solve::Solution>, Vec<u64>)>, PlanError> {
+) -> Result<Option<Spread>, PlanError> {
     let mut rooms: Vec<(u8, Room)> = (0..).zip(options.rooms).filter(|(_, room)| room.bytes > 0).collect();
     if rooms.len() < 2 || options.external || options.shared_arena || options.ram.is_some() {
         return Ok(None);
@@ -455,7 +461,7 @@ fn spread(
     }
     let used = sizes.iter().rposition(|&bytes| bytes > 0).map_or(1, |last| last + 1);
     sizes.truncate(used);
-    Ok(Some((spread, sizes)))
+    Ok(Some(Spread { solved: spread, sizes }))
 }
 
 /// The memory problem of an entry.

@@ -249,14 +249,18 @@ impl ModelCrate<'_> {
             let memory = "let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;";
             return ("arena: &'a mut Arena".to_owned(), memory.to_owned());
         }
-        let (mut parameters, mut list) =
-            ("\n        arena: &'a mut Arena,\n".to_owned(), "&mut arena.0[..]".to_owned());
+        let (mut parameters, mut list) = (vec!["arena: &'a mut Arena".to_owned()], "&mut arena.0[..]".to_owned());
         for (bank, _) in self.banks() {
-            let _ = writeln!(parameters, "        bank{bank}: &'a mut Bank{bank},");
+            parameters.push(format!("bank{bank}: &'a mut Bank{bank}"));
             let _ = write!(list, ", bank{bank}.bytes_mut()");
         }
+        // On one line only as far as rustfmt has them so.
+        let parameters = match &parameters[..] {
+            [_, _] => parameters.join(", "),
+            more => more.iter().map(|one| format!("\n        {one},")).collect::<String>() + "\n    ",
+        };
         let memory = format!("let memory = [{list}];\n        let session = Session::bounded(plan, &ROWS, memory)?;");
-        (parameters + "    ", memory)
+        (parameters, memory)
     }
 
     /// The methods that are the same wherever a model's memory lies, and the end of their block.

@@ -9,8 +9,8 @@ use crate::workspace::Workspace;
 
 const PROGRAM: &str = "//! Runs the model in two banks.
 
-use stateful_model::kiln_core::Error;
-use stateful_model::kiln_core::zerocopy::IntoBytes;
+use two_banks_model::kiln_core::Error;
+use two_banks_model::kiln_core::zerocopy::IntoBytes;
 
 fn fill(bytes: &mut [u8], number: usize, round: usize) {
     for (i, byte) in bytes.iter_mut().enumerate() {
@@ -19,10 +19,10 @@ fn fill(bytes: &mut [u8], number: usize, round: usize) {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arena = stateful_model::Arena::new();
-    let mut bank1 = stateful_model::Bank1::new();
-    assert_eq!(bank1.bytes_mut().len(), stateful_model::BANK1_BYTES);
-    let mut model = stateful_model::Model::new(&mut arena, &mut bank1)?;
+    let mut arena = two_banks_model::Arena::new();
+    let mut bank1 = two_banks_model::Bank1::new();
+    assert_eq!(bank1.bytes_mut().len(), two_banks_model::BANK1_BYTES);
+    let mut model = two_banks_model::Model::new(&mut arena, &mut bank1)?;
     for round in 0..4 {
         fill(model.input0_mut().as_mut_bytes(), 0, round);
         fill(model.input1_mut().as_mut_bytes(), 1, round);
@@ -36,7 +36,9 @@ fn main() -> Result<(), Error> {
 
 #[test]
 fn a_model_in_two_banks_computes_what_it_computes_in_one() {
-    let graph = graphs::stateful();
+    let mut graph = graphs::stateful();
+    // A name of its own: in one build directory cargo takes crates of one name for the same.
+    graph.name = "two banks".into();
     let options = Options::for_target(TargetId::ARMV7EM);
     let one = plan(&graph, &options).unwrap();
     assert_eq!((one.banks.as_slice(), one.ram_bytes), (&[24][..], 24));
@@ -53,7 +55,7 @@ fn a_model_in_two_banks_computes_what_it_computes_in_one() {
     workspace.write(PROGRAM);
     let lints = ["-D", "warnings", "-D", "missing_docs", "-D", "clippy::undocumented_unsafe_blocks"];
     workspace.cargo(&[&["clippy", "--quiet", "--workspace", "--"], &lints[..]].concat());
-    workspace.check_format(&["stateful-model"]);
+    workspace.check_format(&["two-banks-model"]);
     let printed = workspace.cargo(&["run", "--quiet", "-p", "program"]);
     let mut here = runner(&one);
     let mut expected = Vec::new();

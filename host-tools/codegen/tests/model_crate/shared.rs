@@ -11,6 +11,15 @@ use crate::workspace::Workspace;
 /// Uses the crates by turns and prints what comes out, a line each.
 const PROGRAM: &str = include_str!("taking_turns.rs");
 
+/// The graphs under names of their own: in one build directory cargo takes crates of one name for the same.
+fn renamed() -> [Graph; 6] {
+    let mut graphs = graphs::all();
+    for (graph, name) in graphs.iter_mut().zip(["single", "stateful", "awkward", "odd", "nothing", "only reset"]) {
+        graph.name = format!("turns {name}");
+    }
+    graphs
+}
+
 fn shared(graph: &Graph) -> Planned {
     plan(graph, &Options { shared_arena: true, ..Options::for_target(TargetId::ARMV7EM) }).unwrap()
 }
@@ -34,14 +43,15 @@ fn only_state_makes_a_difference_to_a_plan() {
 #[test]
 fn models_that_take_turns_compute_what_each_computes_alone() {
     let mut workspace = Workspace::new();
-    let graphs = graphs::all();
+    let graphs = renamed();
     for graph in &graphs {
         workspace.add_planned(graph, &shared(graph));
     }
     workspace.write(PROGRAM);
     let lints = ["-D", "warnings", "-D", "missing_docs", "-D", "clippy::undocumented_unsafe_blocks"];
     workspace.cargo(&[&["clippy", "--quiet", "--workspace", "--"], &lints[..]].concat());
-    workspace.check_format(&["single-model", "stateful-model", "odd-model", "model", "only-reset-model"]);
+    let names = ["single", "stateful", "odd", "nothing", "only-reset"].map(|name| format!("turns-{name}-model"));
+    workspace.check_format(&names.each_ref().map(String::as_str));
     let printed = workspace.cargo(&["run", "--quiet", "-p", "program"]);
 
     let [single, stateful, _, odd, ..] = &graphs;
@@ -70,17 +80,18 @@ fn models_that_take_turns_compute_what_each_computes_alone() {
 #[test]
 fn what_must_not_be_does_not_compile() {
     let mut workspace = Workspace::new();
-    for graph in [graphs::single(), graphs::stateful()] {
+    let [single, stateful, ..] = renamed();
+    for graph in [single, stateful] {
         workspace.add_planned(&graph, &shared(&graph));
     }
     let program = |body: &str| {
         format!(
-            "use single_model::kiln_core::{{Bank, Error, largest}};\n\
-             const SHARED: usize = largest([single_model::ARENA_BYTES, stateful_model::ARENA_BYTES]);\n\
+            "use turns_single_model::kiln_core::{{Bank, Error, largest}};\n\
+             const SHARED: usize = largest([turns_single_model::ARENA_BYTES, turns_stateful_model::ARENA_BYTES]);\n\
              fn main() -> Result<(), Error> {{\n    let mut arena = Bank::<SHARED>::new();\n    \
-             let mut state = stateful_model::State::new();\n    \
-             let mut single = single_model::Parked::new(&mut arena)?;\n    \
-             let mut stateful = stateful_model::Parked::new(&mut state, &mut arena)?;\n{body}    Ok(())\n}}\n"
+             let mut state = turns_stateful_model::State::new();\n    \
+             let mut single = turns_single_model::Parked::new(&mut arena)?;\n    \
+             let mut stateful = turns_stateful_model::Parked::new(&mut state, &mut arena)?;\n{body}    Ok(())\n}}\n"
         )
     };
     let cases = [
@@ -99,7 +110,7 @@ fn what_must_not_be_does_not_compile() {
         // The state, which the model keeps.
         ("E0499", "state.bytes_mut()[0] = 1; stateful.attach(&mut arena).infer();"),
         // An arena that is too small.
-        ("E0080", "single.attach(&mut Bank::<{ single_model::ARENA_BYTES - 1 }>::new()).infer();"),
+        ("E0080", "single.attach(&mut Bank::<{ turns_single_model::ARENA_BYTES - 1 }>::new()).infer();"),
     ];
     for (code, body) in cases {
         workspace.write(&program(body));

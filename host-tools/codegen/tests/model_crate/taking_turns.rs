@@ -1,11 +1,15 @@
 //! Uses generated crates that share an arena as a device would, and prints what comes out.
 
-use single_model::kiln_core::zerocopy::IntoBytes;
-use single_model::kiln_core::{Bank, Done, Error, largest};
+use turns_single_model::kiln_core::zerocopy::IntoBytes;
+use turns_single_model::kiln_core::{Bank, Done, Error, largest};
 
 /// One arena for all.
-const SHARED_ARENA_BYTES: usize =
-    largest([single_model::ARENA_BYTES, stateful_model::ARENA_BYTES, odd_model::ARENA_BYTES, model::ARENA_BYTES]);
+const SHARED_ARENA_BYTES: usize = largest([
+    turns_single_model::ARENA_BYTES,
+    turns_stateful_model::ARENA_BYTES,
+    turns_odd_model::ARENA_BYTES,
+    turns_nothing_model::ARENA_BYTES,
+]);
 
 fn fill(bytes: &mut [u8], number: usize, round: usize) {
     for (i, byte) in bytes.iter_mut().enumerate() {
@@ -18,7 +22,7 @@ fn show(title: &str, bytes: &[u8]) {
 }
 
 /// A turn of a model may be a function's: it borrows the arena no longer.
-fn classify(model: &mut single_model::Model<'_>, round: usize) -> [i8; 3] {
+fn classify(model: &mut turns_single_model::Model<'_>, round: usize) -> [i8; 3] {
     let input: &mut [i8; 6] = model.input_mut();
     fill(input.as_mut_bytes(), 0, round);
     *model.infer()
@@ -26,12 +30,12 @@ fn classify(model: &mut single_model::Model<'_>, round: usize) -> [i8; 3] {
 
 fn main() -> Result<(), Error> {
     let mut arena = Bank::<SHARED_ARENA_BYTES>::new();
-    let mut state = stateful_model::State::new();
-    let mut odd_state = odd_model::State::new();
-    let mut single = single_model::Parked::new(&mut arena)?;
-    let mut stateful = stateful_model::Parked::new(&mut state, &mut arena)?;
-    let mut odd = odd_model::Parked::new(&mut odd_state, &mut arena)?;
-    let mut nothing = model::Parked::new(&mut arena)?;
+    let mut state = turns_stateful_model::State::new();
+    let mut odd_state = turns_odd_model::State::new();
+    let mut single = turns_single_model::Parked::new(&mut arena)?;
+    let mut stateful = turns_stateful_model::Parked::new(&mut state, &mut arena)?;
+    let mut odd = turns_odd_model::Parked::new(&mut odd_state, &mut arena)?;
+    let mut nothing = turns_nothing_model::Parked::new(&mut arena)?;
     for round in 0..6 {
         let scores = classify(&mut single.attach(&mut arena), round);
         show("single", scores.as_bytes());
