@@ -34,6 +34,9 @@ const LEFT: u64 = 4096;
 /// The options for a plan that may be spread over the board's regions of RAM, where the first does not hold it.
 pub fn options_for(board: &Board) -> Options {
     let mut rooms = [Room::default(); MAX_BANKS];
+    if board.regions(MemoryKind::Ram).count() < 2 {
+        return Options::for_target(target_of(board));
+    }
     for (number, (room, region)) in rooms.iter_mut().zip(board.regions(MemoryKind::Ram)).enumerate() {
         let left = if number == 0 { LEFT.min(region.bytes / 4) } else { 0 };
         *room = Room { bytes: region.bytes, free: region.bytes - left, fast: region.fast };

@@ -2,7 +2,7 @@
 
 use kiln_boards::Board;
 use kiln_build::ModelError;
-use kiln_codegen::fit::options_for;
+use kiln_codegen::fit::{is_spread, options_for};
 use kiln_codegen::whole_file;
 use kiln_passes::Cleaned;
 use kiln_planner::{Options, PlanError, Planned};
@@ -64,11 +64,11 @@ fn reports(
         let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
         let options = Options { rooms, ..options };
         // A plan is the same for boards of one CPU family, unless it must be spread over their regions.
-        let same = |(of, planned): &&(Options, Planned)| {
-            of.target == options.target
-                && (of.rooms == rooms || planned.ram_bytes <= rooms[0].bytes.min(of.rooms[0].bytes))
-        };
-        if plans.iter().find(same).is_none() {
+        let whole =
+            |planned: &Planned| !is_spread(planned) && (rooms[0].bytes == 0 || planned.ram_bytes <= rooms[0].bytes);
+        let same =
+            |(of, planned): &&(Options, Planned)| of.target == options.target && (of.rooms == rooms || whole(planned));
+        if !plans.iter().any(|plan| same(&plan)) {
             plans.push((options, file.plan(&cleaned.graph, &options)?));
         }
         if let Some((_, planned)) = plans.iter().find(same) {
