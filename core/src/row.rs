@@ -77,6 +77,12 @@ impl<'a> Call<'a> {
         self.outputs.get(i).copied().unwrap_or(Window::EMPTY)
     }
 
+    /// All outputs.
+    #[inline]
+    pub(crate) fn outputs(&self) -> &'a [Window] {
+        self.outputs
+    }
+
     /// Scratch window `i`, or the empty window.
     #[inline]
     pub fn scratch(&self, i: usize) -> Window {

@@ -4,7 +4,10 @@ use core::marker::PhantomData;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::plan::{CONSTANTS, Entry, NO_EXTENT, OperandRecord, Place, STEP_DOWN, StepKind, StepRecord, TensorRecord};
+use crate::plan::{
+    CONSTANTS, EXTERNAL, Entry, NO_EXTENT, OperandRecord, Place, STEP_DOWN, STEP_FEED, StepKind, StepRecord,
+    TensorRecord,
+};
 use crate::{Call, Direction, Error, MAX_BANKS, MAX_OPERANDS, Memory, Plan, Row, RowRange, Window};
 
 /// How many extents a plan can have.
@@ -31,8 +34,33 @@ impl Done<'_> {
     }
 }
 
-/// Called after each step: to pet a watchdog, to dump what a layer produced.
+/// A step about to be computed, for hooks.
+pub struct Next<'a> {
+    /// The step's number in the plan.
+    pub index: u32,
+    /// Its record.
+    pub step: &'a StepRecord,
+    outputs: &'a [Window],
+}
+
+impl Next<'_> {
+    /// Where the next bytes of an input go that is fed piece by piece; `None` for a step that asks for none.
+    pub fn feed(&mut self) -> Option<&mut [u8]> {
+        let window = self.outputs.first().filter(|w| w.len > 0 && self.step.flags & STEP_FEED != 0)?;
+        // SAFETY: the window was checked to lie inside memory the session borrows mutably; no kernel runs while the
+        // hook has it, and `&mut self` makes it the only one.
+        Some(unsafe { core::slice::from_raw_parts_mut(window.ptr, window.len) })
+    }
+}
+
+/// Called around each step: to feed an input piece by piece, to pet a watchdog, to dump what a layer produced.
 pub trait Hook {
+    /// The step `next` is about to be computed.
+    #[inline]
+    fn before(&mut self, next: &mut Next<'_>) {
+        let _ = next;
+    }
+
     /// The step `done` was computed.
     fn after(&mut self, done: &Done<'_>);
 }
@@ -46,6 +74,19 @@ impl<F: FnMut(&Done<'_>)> Hook for F {
     fn after(&mut self, done: &Done<'_>) {
         self(done)
     }
+}
+
+/// A hook that feeds an input by rows: it is called with the place of the elements that come next.
+pub struct Feed<F>(pub F);
+
+impl<F: FnMut(&mut [i8])> Hook for Feed<F> {
+    fn before(&mut self, next: &mut Next<'_>) {
+        if let Some(Ok(rows)) = next.feed().map(<[i8]>::mut_from_bytes) {
+            (self.0)(rows);
+        }
+    }
+
+    fn after(&mut self, _: &Done<'_>) {}
 }
 
 /// A plan, the kernels it needs and the memory it works in, checked against each other.
@@ -79,7 +120,10 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
         session.check_banks(memory.count)?;
         session.check_extents()?;
         for (index, tensor) in plan.tensors().iter().enumerate() {
-            session.window(tensor.place, tensor.bytes, 1, 0).ok_or(Error::Tensor(index as u32))?;
+            // One that is fed lies nowhere.
+            if tensor.place.bank() != EXTERNAL {
+                session.window(tensor.place, tensor.bytes, 1, 0).ok_or(Error::Tensor(index as u32))?;
+            }
         }
         for (index, step) in plan.steps().iter().enumerate() {
             session.check_step(index as u32, step)?;
@@ -283,13 +327,13 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
             let mut windows = [Window::EMPTY; OPERANDS];
             // By reference: moved, the call would take its stack twice.
             let Some((row, call)) = &self.call(step, &mut windows) else { continue };
+            let index = entry.first_step.wrapping_add(offset as u32);
+            hook.before(&mut Next { index, step, outputs: call.outputs() });
             // SAFETY: `check_step` ran this row's check on the same windows and parameters with a
             // row range that includes this one; the host proved the overlaps, and if it did not,
             // windows still lie inside the banks.
             unsafe { row.run(call) };
-            let outputs = windows.get(step.inputs as usize..step.inputs as usize + step.outputs as usize);
-            let index = entry.first_step.wrapping_add(offset as u32);
-            hook.after(&Done { index, step, outputs: outputs.unwrap_or(&[]) });
+            hook.after(&Done { index, step, outputs: call.outputs() });
         }
     }
 

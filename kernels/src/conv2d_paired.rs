@@ -9,7 +9,7 @@ use kiln_core::{Call, Direction, Row};
 use crate::conv2d::Conv2dParameters;
 use crate::dsp::{sxtb16, sxtb16_ror8};
 use crate::paired::{GROUP, POSITIONS, Tile, groups, run as run_tile, widen, widen_in_place};
-use crate::spatial::{Image, Taps};
+use crate::spatial::{Image, Taps, ceil_div};
 
 /// int8 convolution.
 pub const CONV2D_PAIRED_S8: Row =
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
                 && image.height.wrapping_mul(image.row_pitch) == image.image_pitch
         };
         let reach = s.kernel[1].wrapping_sub(1).wrapping_mul(s.dilations[1]);
-        let first = s.pads[1].wrapping_add(stride).wrapping_sub(1).checked_div(stride).unwrap_or(0);
+        let first = ceil_div(s.pads[1], stride);
         let end = match s.input.width.checked_sub(reach) {
             Some(room) if room > 0 => {
                 let last = room.wrapping_sub(1).wrapping_add(s.pads[1]).checked_div(stride).unwrap_or(0);
@@ -147,7 +147,8 @@ impl<'a> Walk<'a> {
             }
             _ => 0,
         };
-        let steps = (stride.wrapping_mul(s.input.pixel_pitch) as isize, s.output.pixel_pitch as isize);
+        let step = (stride as isize).wrapping_mul(s.input.pixel_pitch as isize);
+        let steps = (step, s.output.pixel_pitch as isize);
         let up = call.direction == Direction::Up;
         // Where taps follow one another without a gap, all of a window row is one run.
         let (depth, taps) = (p.group_inputs as usize, s.kernel[1] as usize);
@@ -557,7 +558,7 @@ pub(crate) mod host {
     pub(crate) const TARGETS: &[TargetId] = &[TargetId::ARMV7EM, TargetId::ARMV8M, TargetId::ARMV81M];
 
     /// Does something with the output channels of a convolution with constant weights.
-    fn channels<R>(operation: &Operation<'_>, with: impl FnOnce(&Channels<'_>) -> R) -> Option<R> {
+    pub(crate) fn channels<R>(operation: &Operation<'_>, with: impl FnOnce(&Channels<'_>) -> R) -> Option<R> {
         let w = operation.inputs.get(1)?;
         let constants = |o: usize| channel(operation, o);
         let zero = operation.output.quant.zero_point(0);

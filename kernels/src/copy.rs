@@ -37,7 +37,48 @@ unsafe fn run(call: &Call<'_>) {
         let x = vectors::start(call.input(0), row, from).cast_const();
         let y = vectors::start(call.output(0), row, to);
         // SAFETY: `check` proved that the row's bytes lie inside both windows, which may overlap.
-        unsafe { core::ptr::copy(x, y, p.blocks.elements(row) as usize) };
+        unsafe { move_bytes(x, y, p.blocks.elements(row) as usize) };
+    }
+}
+
+/// Moves bytes, as if by way of a copy.
+///
+/// # Safety
+///
+/// `n` bytes can be read at `from` and written at `to`.
+#[cfg(not(target_os = "none"))]
+unsafe fn move_bytes(from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { core::ptr::copy(from, to, n) }
+}
+
+/// As above, word by word where both lie so. The compiler's `memmove`, which is fast for any alignment, takes 2,300 bytes with the `memcpy`
+/// it calls; a fence in each loop keeps the compiler from seeing that this is one.
+#[cfg(target_os = "none")]
+#[inline(never)]
+unsafe fn move_bytes(from: *const u8, to: *mut u8, n: usize) {
+    use core::sync::atomic::{Ordering, compiler_fence};
+    let words = if (from.addr() | to.addr()) & 3 == 0 { n >> 2 } else { 0 };
+    let rest = words.wrapping_mul(4);
+    let up = to.addr() <= from.addr();
+    let word = |i: usize| {
+        let at = i.wrapping_mul(4);
+        // SAFETY: one of the whole words among the `n` bytes, aligned in both places.
+        unsafe { to.wrapping_add(at).cast::<u32>().write(from.wrapping_add(at).cast::<u32>().read()) };
+        compiler_fence(Ordering::SeqCst);
+    };
+    let byte = |i: usize| {
+        // SAFETY: one of the `n` bytes.
+        unsafe { to.wrapping_add(i).write(from.wrapping_add(i).read()) };
+        compiler_fence(Ordering::SeqCst);
+    };
+    // Towards where the bytes go, none is written over that is still to be read.
+    if up {
+        (0..words).for_each(word);
+        (rest..n).for_each(byte);
+    } else {
+        (rest..n).rev().for_each(byte);
+        (0..words).rev().for_each(word);
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn tiles(spatial: &Spatial, images: u32, together: u32, direction: Di
 }
 
 /// The lag of a walk over rows that are cut into stretches of `pixels` pixels from the left, and these into `channels` channels at
-/// a time, each channel its own input channel's: all that these read is read before the first of them is written.
+/// a time, the last perhaps fewer, each channel its own input channel's: all that these read is read before the first of them is written.
 /// Elements, images and `None` as for [`tiles`].
 pub(crate) fn stretches(
     spatial: &Spatial,
@@ -132,8 +132,10 @@ pub(crate) fn stretches(
     let walk = Followed::new(spatial, images, direction)?;
     let width = u64::from(spatial.output.width);
     let rows = u64::from(images) * u64::from(spatial.output.height);
-    let (pixels, parts) = (u64::from(pixels), u64::from(spatial.output.channels / channels) as i64);
-    let channels = i64::from(channels);
+    let (pixels, parts) = (u64::from(pixels), i64::from(spatial.output.channels.div_ceil(channels)));
+    let (channels, all) = (i64::from(channels), i64::from(spatial.output.channels));
+    // Channels of the first `n` parts; walking down, the last channels are the first part.
+    let passed = |n: i64| if walk.up { all.min(n * channels) } else { all - (parts - n) * channels };
     let pitch = i64::from(spatial.output.pixel_pitch);
     let stretches = width.div_ceil(pixels);
     let (mut lag, mut later) = (0i64, i64::MAX);
@@ -146,8 +148,8 @@ pub(crate) fn stretches(
         let far = if walk.up { row * width + own.end - 1 } else { rows * width - 1 - (row * width + own.start) };
         // What the parts write and need grows evenly with their number: the first, and the last two, decide.
         for part in [0, parts - 2, parts - 1].into_iter().filter(|part| *part >= 0) {
-            let next = if part + 1 < parts { lowest.saturating_add((part + 1) * channels) } else { i64::MAX };
-            let end = far as i64 * pitch + (part + 1) * channels;
+            let next = if part + 1 < parts { lowest.saturating_add(passed(part + 1)) } else { i64::MAX };
+            let end = far as i64 * pitch + passed(part + 1);
             lag = lag.max(end.saturating_sub(next.min(later)));
         }
         later = later.min(lowest);

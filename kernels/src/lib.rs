@@ -15,6 +15,7 @@ extern crate std;
 
 mod add;
 mod add_affine;
+mod add_mve;
 mod arithmetic;
 mod blocks;
 mod cast;
@@ -25,13 +26,17 @@ mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
 mod conv2d_grad;
+mod conv2d_mve;
 mod conv2d_paired;
+mod conv2d_tiled;
 mod copy;
 mod depthwise;
+mod depthwise_mve;
 mod depthwise_paired;
 mod dequantize;
 mod dsp;
 mod fully_connected;
+mod fully_connected_mve;
 mod fully_connected_paired;
 mod gather;
 #[cfg(feature = "host")]
@@ -52,9 +57,12 @@ mod map_program;
 mod matmul;
 mod matmul_blocked;
 mod movement;
+mod mve;
 mod paired;
+mod pixels;
 mod pool2d;
 mod pool2d_grad;
+mod pool2d_mve;
 #[cfg(feature = "host")]
 mod pool2d_wide;
 mod product;
@@ -64,6 +72,7 @@ mod reduce;
 mod reference;
 mod requantize;
 pub mod rows;
+mod scalar;
 mod softmax;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod softmax_wide;
@@ -71,6 +80,8 @@ mod spatial;
 mod strided;
 #[cfg(feature = "host")]
 pub mod table;
+mod tile_mve;
+mod tiled;
 mod transpose;
 mod vector;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]

@@ -161,11 +161,15 @@ pub(crate) unsafe fn widen_in_place(to: *mut i32, groups: usize) {
     let mut from = to.wrapping_add(groups.wrapping_mul(POSITIONS)).cast_const();
     for _ in 0..groups {
         // SAFETY: as the caller promises. Group `g` is read from `12 (n + g)` before `24 g` to `24 (g + 1)` is written, which
-        // ends no later than where the next one is read.
+        // ends no later than where the next one is read. Not as arrays: these went over the stack, four times as many instructions.
         unsafe {
-            let words = from.cast::<[i32; POSITIONS]>().read();
-            to.cast::<[i32; POSITIONS]>().write(words.map(sxtb16));
-            to.wrapping_add(POSITIONS).cast::<[i32; POSITIONS]>().write(words.map(sxtb16_ror8));
+            let (a, b, c) = (from.read(), from.wrapping_add(1).read(), from.wrapping_add(2).read());
+            to.write(sxtb16(a));
+            to.wrapping_add(1).write(sxtb16(b));
+            to.wrapping_add(2).write(sxtb16(c));
+            to.wrapping_add(3).write(sxtb16_ror8(a));
+            to.wrapping_add(4).write(sxtb16_ror8(b));
+            to.wrapping_add(5).write(sxtb16_ror8(c));
         }
         from = from.wrapping_add(POSITIONS);
         to = to.wrapping_add(2 * POSITIONS);
@@ -392,22 +396,22 @@ pub(crate) mod host {
     }
 
     /// A channel as it is packed.
-    struct Channel<'a> {
-        start: i32,
+    pub(crate) struct Channel<'a> {
+        pub(crate) start: i32,
         /// Empty for a channel that gives one value.
-        weights: &'a [u8],
-        multiplier: i32,
-        shift: i32,
+        pub(crate) weights: &'a [u8],
+        pub(crate) multiplier: i32,
+        pub(crate) shift: i32,
     }
 
     impl Channels<'_> {
         /// Weights of a channel.
-        fn taps(&self) -> usize {
+        pub(crate) fn taps(&self) -> usize {
             self.weights.len().checked_div(self.count).unwrap_or(0)
         }
 
         /// The least and the largest sum of channel `o`, whatever is multiplied.
-        fn reach(&self, start: i32, weights: &[u8]) -> (i64, i64) {
+        pub(crate) fn reach(&self, start: i32, weights: &[u8]) -> (i64, i64) {
             let sum = |least: i64, most: i64| {
                 let product = |&w: &u8| if (w as i8) < 0 { w as i8 as i64 * most } else { w as i8 as i64 * least };
                 start as i64 + weights.iter().map(product).sum::<i64>()
@@ -417,7 +421,7 @@ pub(crate) mod host {
 
         /// Channel `o`. One that gives the same value for any input, as training leaves behind with enormous biases and minute
         /// scales, needs no weights.
-        fn channel(&self, o: usize) -> Channel<'_> {
+        pub(crate) fn channel(&self, o: usize) -> Channel<'_> {
             let taps = self.taps();
             let weights = self.weights.get(o * taps..(o + 1) * taps).unwrap_or(&[]);
             let (start, multiplier, shift) = (self.constants)(o);

@@ -137,6 +137,11 @@ fn check<R: Reduce>(call: &Call<'_>) -> bool {
     p.spatial.check(call, R::SIZE) && p.spatial.input.channels == p.spatial.output.channels
 }
 
+/// [`check`] of int8 pools.
+pub(crate) fn check_s8(call: &Call<'_>) -> bool {
+    check::<MaxS8>(call)
+}
+
 unsafe fn run<R: Reduce>(call: &Call<'_>) {
     let Some(p) = call.parameters::<PoolParameters>() else { return };
     let (down, right) = p.spatial.tap_steps();
@@ -205,6 +210,12 @@ pub(crate) mod host {
     pool!(MAX_POOL_S8, "max_pool_s8", Max, I8, None);
     pool!(AVERAGE_POOL_F32, "average_pool_f32", Average, F32, None);
     pool!(MAX_POOL_F32, "max_pool_f32", Max, F32, native!(super::MAX_POOL_F32, check::<MaxF32>, max));
+
+    /// The geometry of an int8 pool.
+    pub(crate) fn spatial_s8(operation: &Operation<'_>) -> Option<Spatial> {
+        let Op::Pool2d(op) = operation.op else { return None };
+        parameters(operation, op.kind, DType::I8).map(|p| p.spatial)
+    }
 
     fn parameters(operation: &Operation<'_>, kind: PoolKind, dtype: DType) -> Option<PoolParameters> {
         let Op::Pool2d(op) = operation.op else { return None };

@@ -14,14 +14,22 @@ macro_rules! kernels {
 pub use crate::reference::rows as reference;
 
 kernels! {
+    conv2d_mve::CONV2D_MVE_S8,
     conv2d_paired::CONV2D_PAIRED_S8,
+    depthwise_mve::DEPTHWISE_MVE_S8,
     depthwise_paired::DEPTHWISE_PAIRED_S8,
+    conv2d_tiled::CONV2D_TILED_S8,
+    conv2d_tiled::CONV2D_TILED_BIASED_S8,
     depthwise::DEPTHWISE_S8,
     conv2d::CONV2D_S8,
+    fully_connected_mve::FULLY_CONNECTED_MVE_S8,
     fully_connected_paired::FULLY_CONNECTED_PAIRED_S8,
     fully_connected::FULLY_CONNECTED_S8,
+    pool2d_mve::AVERAGE_POOL_MVE_S8,
+    pool2d_mve::MAX_POOL_MVE_S8,
     pool2d::AVERAGE_POOL_S8,
     pool2d::MAX_POOL_S8,
+    add_mve::ADD_MVE_S8,
     add_affine::ADD_AFFINE_S8,
     add::ADD_S8,
     softmax::SOFTMAX_S8,

@@ -175,15 +175,21 @@ impl Spatial {
     #[inline(never)]
     pub(crate) fn taps(at: u32, size: u32, kernel: u32, stride: u32, dilation: u32, pad: u32) -> Taps {
         let origin = (at.wrapping_mul(stride) as i32).wrapping_sub(pad as i32);
-        if origin >= size as i32 {
-            return Taps { first: 0, end: 0, at: 0 };
-        }
-        let first = if origin < 0 { ceil_div(origin.unsigned_abs(), dilation) } else { 0 };
-        let end = ceil_div(size.wrapping_sub(origin as u32), dilation).min(kernel);
+        let (first, end) = Self::taps_from(origin, size, kernel, dilation);
         if first >= end {
             return Taps { first: 0, end: 0, at: 0 };
         }
         Taps { first, end, at: (origin as u32).wrapping_add(first.wrapping_mul(dilation)) }
+    }
+
+    /// The taps of a window at `origin` that fall inside an input of `size`: the first one, and one behind the last.
+    #[inline(always)]
+    pub(crate) fn taps_from(origin: i32, size: u32, kernel: u32, dilation: u32) -> (u32, u32) {
+        if origin >= size as i32 {
+            return (0, 0);
+        }
+        let first = if origin < 0 { ceil_div(origin.unsigned_abs(), dilation) } else { 0 };
+        (first, ceil_div(size.wrapping_sub(origin as u32), dilation).min(kernel))
     }
 
     pub(crate) fn row_taps(&self, y: u32) -> Taps {

@@ -1,5 +1,7 @@
 //! Writing plan records.
 
+use std::collections::HashMap;
+
 use kiln_core::plan::{
     self, ALIGN, BankRecord, DIM_IS_EXTENT, EntryRecord, ExtentRecord, Header, OperandRecord, Place, StepKind,
     StepRecord, Table, TensorRecord, Text,
@@ -38,10 +40,22 @@ struct Tables {
     tensors: Vec<TensorRecord>,
     extents: Vec<ExtentRecord>,
     parameters: Vec<u8>,
+    /// Where each step's are that came first with these bytes.
+    known: HashMap<Vec<u8>, usize>,
     strings: Vec<u8>,
 }
 
 impl Tables {
+    /// Where a step's parameters begin: those of patches are often the same.
+    fn step_parameters(&mut self, bytes: &[u8]) -> usize {
+        *self.known.entry(bytes.to_vec()).or_insert_with(|| {
+            let first = self.parameters.len().next_multiple_of(4);
+            self.parameters.resize(first, 0);
+            self.parameters.extend_from_slice(bytes);
+            first
+        })
+    }
+
     fn text(&mut self, text: &str) -> Result<Text, PlanError> {
         let offset = narrow("bytes of names", self.strings.len() as u64)?;
         self.strings.extend_from_slice(text.as_bytes());
@@ -180,9 +194,7 @@ fn push_step(
         tables.operands.push(OperandRecord { place, bytes });
         scratch += bytes;
     }
-    let parameters = tables.parameters.len().next_multiple_of(4);
-    tables.parameters.resize(parameters, 0);
-    tables.parameters.extend_from_slice(&step.parameters);
+    let parameters = tables.step_parameters(&step.parameters);
     tables.steps.push(StepRecord {
         kind: StepKind::Kernel as u8,
         inputs: step.inputs.len() as u8,
@@ -198,6 +210,7 @@ fn push_step(
         extent: step.extent,
         node: step.node,
         flags: match direction(step, &lowered.buffers, solution) {
+            _ if step.feed => plan::STEP_FEED,
             Direction::Up => 0,
             Direction::Down => plan::STEP_DOWN,
         },

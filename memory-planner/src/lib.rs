@@ -12,6 +12,7 @@ mod error;
 pub mod graph;
 pub mod kiln_file;
 mod lower;
+mod patches;
 mod plan;
 pub mod recompute;
 pub mod reference;

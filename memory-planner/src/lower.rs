@@ -1,7 +1,7 @@
 //! From a graph's entry to steps over storage: views resolved, kernels chosen and prepared, state
 //! changes turned into copies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kiln_core::TargetId;
 use kiln_core::plan::NO_EXTENT;
@@ -11,6 +11,7 @@ use kiln_ops::{Copy, Cost, Effect, Op, OpError};
 
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Graph, GraphError, Node, Source, ValueId};
+use crate::patches::{self, Group, Stretch};
 use crate::plan::{Choice, Options};
 use crate::recompute::Fitted;
 
@@ -41,6 +42,17 @@ pub(crate) struct Buffer {
     pub step: Option<usize>,
     /// Read by the caller after the run.
     pub output: bool,
+    /// Where it lies, if that is within another.
+    pub part: Option<Part>,
+}
+
+/// A place in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The buffer.
+    pub of: usize,
+    /// Bytes from its start.
+    pub offset: u64,
 }
 
 /// One call of a kernel.
@@ -68,6 +80,8 @@ pub(crate) struct Step {
     pub values: (Vec<ValueId>, ValueId),
     /// Computes again what an earlier step did.
     pub again: bool,
+    /// Computes nothing: the caller fills its output.
+    pub feed: bool,
 }
 
 impl Step {
@@ -118,17 +132,30 @@ pub(crate) struct StateSlot {
 }
 
 /// An entry as steps over storage.
+#[derive(Default)]
 pub(crate) struct Lowered {
     pub steps: Vec<Step>,
     pub buffers: Vec<Buffer>,
     pub inputs: Vec<Storage>,
     pub outputs: Vec<Storage>,
+    /// Steps that are planned as one.
+    pub groups: Vec<Group>,
 }
 
 /// What names of steps and tensors end with that are computed again.
 pub(crate) const AGAIN: &str = " (again)";
 
 impl Lowered {
+    /// The input that is fed by rows, and the most bytes that a step asks for.
+    pub(crate) fn fed(&self) -> Option<(ValueId, u64)> {
+        let fed = self.steps.iter().filter(|step| step.feed);
+        let of = |step: &Step| match step.output {
+            Storage::Buffer(b) => self.buffers.get(b).map(|buffer| (step.values.1, buffer.bytes)),
+            _ => None,
+        };
+        fed.filter_map(of).max_by_key(|(_, bytes)| *bytes)
+    }
+
     /// What each step costs: its multiply-accumulates, or what moving its bytes takes besides. Four bytes take about as
     /// long as one of those.
     pub(crate) fn work(&self) -> Vec<u64> {
@@ -224,12 +251,14 @@ impl Emit for Collect<'_> {
 
 /// Lowers entries of one graph for one target.
 pub(crate) struct Lowering<'g> {
-    graph: &'g Graph,
-    target: TargetId,
+    pub graph: &'g Graph,
+    pub target: TargetId,
     /// Inputs and outputs lie outside the arena.
     external: bool,
     /// Among which kernels to choose.
     choice: Choice,
+    /// The input that is fed by rows where it can be.
+    pub fed: Option<ValueId>,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -237,10 +266,11 @@ pub(crate) struct Lowering<'g> {
 
 /// The entry being lowered.
 #[derive(Default)]
-struct Work {
-    steps: Vec<Step>,
-    buffers: Vec<Buffer>,
-    storage: HashMap<ValueId, Storage>,
+pub(crate) struct Work {
+    pub steps: Vec<Step>,
+    pub buffers: Vec<Buffer>,
+    pub groups: Vec<Group>,
+    pub storage: HashMap<ValueId, Storage>,
     /// Where values go that are outputs outside the arena.
     external: HashMap<ValueId, Storage>,
     /// The step that writes each output outside the arena.
@@ -256,6 +286,7 @@ impl<'g> Lowering<'g> {
             target: options.target,
             external: options.external,
             choice: options.choice,
+            fed: graph.main_entry().filter(|_| options.feed).and_then(|e| graph.entries[e].inputs.first().copied()),
             pool: Pool::default(),
             states: states.collect(),
             unsupported: Vec::new(),
@@ -271,9 +302,19 @@ impl<'g> Lowering<'g> {
     }
 
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<Lowered, PlanError> {
+        let stretches = if self.external { Vec::new() } else { patches::find(self.graph, entry) };
+        if let Some(lowered) = self.with_stretches(entry, &stretches)? {
+            return Ok(lowered);
+        }
+        Ok(self.with_stretches(entry, &[])?.unwrap_or_default())
+    }
+
+    /// Lowers an entry with these stretches planned as one step each; `None` where one can't be.
+    fn with_stretches(&mut self, entry: &Entry, stretches: &[Stretch]) -> Result<Option<Lowered>, PlanError> {
         let mut work = Work::default();
+        let fed = self.fed.filter(|&id| stretches.iter().any(|stretch| stretch.may_feed(entry, id)));
         for (slot, &id) in entry.inputs.iter().enumerate() {
-            if self.external {
+            if self.external || fed == Some(id) {
                 work.storage.insert(id, Storage::External(slot));
             } else {
                 self.new_buffer(&mut work, id, None);
@@ -282,13 +323,23 @@ impl<'g> Lowering<'g> {
         if self.external {
             work.external = external_outputs(entry);
         }
+        let inner: HashSet<usize> = stretches.iter().flat_map(Stretch::inner).collect();
         for (index, node) in entry.nodes.iter().enumerate() {
+            if inner.contains(&index) {
+                continue;
+            }
+            if let Some(stretch) = stretches.iter().find(|stretch| stretch.result == index) {
+                if !self.stretch(&mut work, entry, stretch)? {
+                    return Ok(None);
+                }
+                continue;
+            }
             match node.op.effect() {
                 Effect::View(i) => {
                     let storage = self.storage(&mut work, node.inputs[i]);
                     work.storage.insert(node.output, storage);
                 }
-                Effect::Fresh => self.node(&mut work, entry, node, index as u32)?,
+                Effect::Fresh => self.node(&mut work, entry, node, index as u32, None)?,
             }
         }
         let mut outputs = Vec::new();
@@ -315,10 +366,10 @@ impl<'g> Lowering<'g> {
         }
         self.assigns(&mut work, entry)?;
         let inputs = entry.inputs.iter().map(|id| work.storage[id]).collect();
-        Ok(Lowered { steps: work.steps, buffers: work.buffers, inputs, outputs })
+        Ok(Some(Lowered { steps: work.steps, buffers: work.buffers, inputs, outputs, groups: work.groups }))
     }
 
-    fn new_buffer(&self, work: &mut Work, id: ValueId, step: Option<usize>) -> usize {
+    pub(crate) fn new_buffer(&self, work: &mut Work, id: ValueId, step: Option<usize>) -> usize {
         let value = self.graph.value(id);
         work.buffers.push(Buffer {
             value: id,
@@ -328,13 +379,14 @@ impl<'g> Lowering<'g> {
             tail: 0,
             step,
             output: false,
+            part: None,
         });
         work.storage.insert(id, Storage::Buffer(work.buffers.len() - 1));
         work.buffers.len() - 1
     }
 
     /// Where a value lies. A constant gets a place in the pool only when someone reads it as it is.
-    fn storage(&mut self, work: &mut Work, id: ValueId) -> Storage {
+    pub(crate) fn storage(&mut self, work: &mut Work, id: ValueId) -> Storage {
         if let Some(&storage) = work.storage.get(&id) {
             return storage;
         }
@@ -352,7 +404,15 @@ impl<'g> Lowering<'g> {
         storage
     }
 
-    fn node(&mut self, work: &mut Work, entry: &Entry, node: &Node, index: u32) -> Result<(), PlanError> {
+    /// Lowers a node, whose output goes `into` a place that is there or gets one.
+    pub(crate) fn node(
+        &mut self,
+        work: &mut Work,
+        entry: &Entry,
+        node: &Node,
+        index: u32,
+        into: Option<Storage>,
+    ) -> Result<(), PlanError> {
         let graph = self.graph;
         let operand = |id: ValueId| {
             let value = graph.value(id);
@@ -373,14 +433,16 @@ impl<'g> Lowering<'g> {
                 op: node.op.name(),
                 operands: format!("({}) -> {}", list.join(", "), shapes(&operation.output)),
             });
-            self.new_buffer(work, node.output, Some(work.steps.len()));
+            if into.is_none() {
+                self.new_buffer(work, node.output, Some(work.steps.len()));
+            }
             return Ok(());
         };
-        self.step(work, entry, node, index, kernel, &operation, None)
+        self.step(work, entry, node, index, kernel, &operation, into)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one place where everything about a step meets")]
-    fn step(
+    pub(crate) fn step(
         &mut self,
         work: &mut Work,
         entry: &Entry,
@@ -468,6 +530,7 @@ impl<'g> Lowering<'g> {
             after,
             values: (node.inputs.clone(), node.output),
             again: false,
+            feed: false,
         });
         Ok(())
     }
@@ -547,6 +610,7 @@ impl<'g> Lowering<'g> {
                     tail: 0,
                     step: Some(step),
                     output: false,
+                    part: None,
                 });
                 Storage::Buffer(work.buffers.len() - 1)
             }

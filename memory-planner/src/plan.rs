@@ -12,6 +12,7 @@ use crate::encode;
 use crate::error::{Blame, PlanError, Shortage};
 use crate::graph::{Graph, ValueId};
 use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
+use crate::patches;
 use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
 use crate::spill::{self, Room};
@@ -45,6 +46,9 @@ pub struct Options {
     /// Bytes that state and an entry's arena may take together. Where they take more, values are computed again in
     /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
     pub ram: Option<u64>,
+    /// Whether the main entry's first input is fed by rows during the run, where the operators over it run in patches: it is
+    /// then nowhere whole. Without patches, and where the arena is shared, it lies in the arena.
+    pub feed: bool,
     /// Whether state lies in a bank of its own, before that of the arena, so that models can take turns in one arena
     /// ([`kiln_core::Parked`]). Without state the arena's is the only bank either way, and the plan the same.
     pub shared_arena: bool,
@@ -64,6 +68,7 @@ impl Options {
             external: false,
             choice: Choice::All,
             ram: None,
+            feed: false,
             shared_arena: false,
             rooms: [Room::default(); MAX_BANKS],
         }
@@ -123,6 +128,8 @@ pub struct PlannedEntry {
     pub again: Again,
     /// Outputs outside the arena that may lie over inputs.
     pub over: Vec<Over>,
+    /// The input that is fed by rows, and the most bytes that a step asks for.
+    pub fed: Option<(ValueId, u64)>,
 }
 
 /// Steps that run a second time, in place of keeping what they computed.
@@ -246,6 +253,8 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
 /// [`plan`] where inputs of the entries, by index, may be given away at a run, so that outputs may take their memory
 /// ([`PlannedEntry::over`]). The plan is right whether they are or not. Inputs in the arena are written over anyway.
 pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<Planned, PlanError> {
+    // What is fed lies in the arena where that is another model's between turns.
+    let options = &Options { feed: options.feed && !options.shared_arena, ..*options };
     graph.validate()?;
     let mut lowering = Lowering::new(graph, options);
     let mut lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
@@ -275,10 +284,15 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
     let (mut solved, mut again) = (Vec::new(), Vec::new());
     for (entry, named) in lowered.iter_mut().zip(&graph.entries) {
         let problem = problem(entry, options.overlap);
-        let mut solution = solve::solve(&problem, &bounded(&options.budget, &problem))?;
+        let budget = bounded(&options.budget, &problem);
+        let mut solution = match entry.groups.is_empty() {
+            true => solve::solve(&problem, &budget)?,
+            false => patches::solve(entry, &problem, options.overlap, &budget)?,
+        };
         let unaided = solution.arena;
         let limit = options.ram.map(|ram| (ram, ram.saturating_sub(behind)));
-        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
+        // A graph in patches was made to fit already; its problem is not one of single steps.
+        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit && entry.groups.is_empty()) {
             let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
             match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
                 Ok(fitted) => {
@@ -338,6 +352,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
                     nodes: solution.nodes,
                     again: *again,
                     over,
+                    fed: lowered.fed(),
                 }
             })
             .collect();
@@ -439,7 +454,9 @@ fn spread(
     behind: u64,
 ) -> Result<Option<Spread>, PlanError> {
     let mut rooms: Vec<(u8, Room)> = (0..).zip(options.rooms).filter(|(_, room)| room.bytes > 0).collect();
-    if rooms.len() < 2 || options.external || options.shared_arena || options.ram.is_some() {
+    // A graph in patches was made to fit already.
+    let patched = entries.iter().any(|entry| !entry.groups.is_empty());
+    if rooms.len() < 2 || patched || options.external || options.shared_arena || options.ram.is_some() {
         return Ok(None);
     }
     // In each the order of the board's file.
@@ -573,7 +590,7 @@ fn report_tensors(
     constants: &[crate::lower::Constant],
 ) -> Vec<PlannedTensor> {
     let mut tensors = Vec::new();
-    for (index, buffer) in entry.buffers.iter().enumerate() {
+    for (index, buffer) in entry.buffers.iter().enumerate().filter(|(_, buffer)| buffer.part.is_none()) {
         let live = solution.live[index];
         let (bank, offset) = places.told(solution.offsets[index]);
         tensors.push(PlannedTensor {

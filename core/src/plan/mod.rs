@@ -41,5 +41,9 @@ pub const EXTERNAL: u8 = 254;
 pub const NO_EXTENT: u16 = u16::MAX;
 /// In [`StepRecord::flags`]: the step walks from high addresses to low ones.
 pub const STEP_DOWN: u32 = 1;
+
+/// A step's flag: before it, whoever runs the plan fills the first output with what comes next of the entry's input that
+/// lies nowhere (a tensor at [`EXTERNAL`]). The step itself computes no rows.
+pub const STEP_FEED: u32 = 2;
 /// In a tensor's dimension: the low 16 bits are an extent's index rather than a size.
 pub const DIM_IS_EXTENT: u32 = 1 << 31;

@@ -168,7 +168,8 @@ pub struct StepRecord {
     pub extent: u16,
     /// For host tools: the graph's node this step came from.
     pub node: u32,
-    /// Bit 0 ([`STEP_DOWN`](super::STEP_DOWN)): walk from high addresses to low ones. Others are zero.
+    /// Bit 0 ([`STEP_DOWN`](super::STEP_DOWN)): walk from high addresses to low ones. Bit 1 ([`STEP_FEED`](super::STEP_FEED)): the
+    /// caller fills the first output. Others are zero.
     pub flags: u32,
 }
 

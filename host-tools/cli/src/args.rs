@@ -58,12 +58,15 @@ pub struct PlanArgs {
     /// Draw the memory map as SVG into this file too; not with `--board all`
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Plan for this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024);
-    /// values are computed again rather than kept where that helps
+    /// Plan for this many bytes of RAM, where the board does not have less: 65536, 0x10000, 64K, 64KiB (K = 1024); where that is
+    /// too few, the first operators run in patches, or values are computed again rather than kept
     #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
     pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
     /// Keep state apart from the arena, which models that take turns share
-    #[arg(long)]
+    #[arg(long, conflicts_with = "feed")]
     pub shared_arena: bool,
 }
 
@@ -103,6 +106,12 @@ pub struct ProfileArgs {
     /// Compare with what --json printed before; exit 1 when instructions, code, stack or RAM grew
     #[arg(long, value_name = "OLD.json")]
     pub compare: Option<PathBuf>,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln verify`.
@@ -113,6 +122,12 @@ pub struct VerifyArgs {
     /// Run on this board or its emulator rather than on this computer
     #[arg(long, value_name = "BOARD")]
     pub board: Option<String>,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln flash`.
@@ -130,6 +145,12 @@ pub struct FlashArgs {
     /// Build and check the firmware, and stop there; for a real board, print how it is flashed
     #[arg(long)]
     pub dry_run: bool,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
+    #[arg(long, requires = "ram")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln compile`.
@@ -147,7 +168,7 @@ pub struct CompileArgs {
     #[arg(long)]
     pub c: bool,
     /// Keep state apart from the arena, which models that take turns share
-    #[arg(long, conflicts_with = "c")]
+    #[arg(long, conflicts_with_all = ["c", "feed"])]
     pub shared_arena: bool,
     /// What names in the code are made from; by default what reports call the model
     #[arg(long, value_name = "NAME")]
@@ -155,6 +176,12 @@ pub struct CompileArgs {
     /// Leave the graph out of the .kiln file: smaller, but it can't be planned for another board
     #[arg(long)]
     pub no_graph: bool,
+    /// Plan for this many bytes of RAM, as `kiln plan` does
+    #[arg(long, value_name = "BYTES", value_parser = byte_count::parse)]
+    pub ram: Option<u64>,
+    /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram, not with --c
+    #[arg(long, requires = "ram", conflicts_with = "c")]
+    pub feed: bool,
 }
 
 /// Arguments of `kiln quantize`.

@@ -7,13 +7,22 @@ use kiln_build::ModelError;
 use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
 use kiln_codegen::target_of;
-use kiln_passes::Removed;
+use kiln_passes::{Patched, Patches, Removed, fit_patches};
 use kiln_planner::graph::Graph;
 use kiln_planner::kiln_file::{About, KilnFile};
-use kiln_planner::{Options, Planned};
+use kiln_planner::{Options, PlanError, Planned};
 
 use crate::CliError;
 use crate::report::{report, text};
+
+/// What is asked of a plan beside the board.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted {
+    /// The most bytes of RAM.
+    pub ram: Option<u64>,
+    /// Whether the first input is fed by rows.
+    pub feed: bool,
+}
 
 /// A model planned for a board that it fits.
 pub struct Fitted {
@@ -26,14 +35,14 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Reads and plans a model.
+    /// Reads and plans a model as it is wanted.
     ///
     /// # Errors
     ///
-    /// The file can't be read or planned, or the plan does not fit the board: which region is
+    /// The file can't be read or planned, or the plan does not fit the board or those bytes: which region is
     /// short, by how much, and what is to blame.
-    pub fn read(path: &Path, board: &Board) -> Result<Fitted, CliError> {
-        Fitted::read_with(path, board, &Options::for_target(target_of(board)))
+    pub fn read(path: &Path, board: &Board, wanted: Wanted) -> Result<Fitted, CliError> {
+        Fitted::read_with(path, board, wanted, &Options::for_target(target_of(board)))
     }
 
     /// The same, planned with `options` for the board: in several regions of RAM, for instance.
@@ -41,11 +50,11 @@ impl Fitted {
     /// # Errors
     ///
     /// As for [`Fitted::read`].
-    pub fn read_with(path: &Path, board: &Board, options: &Options) -> Result<Fitted, CliError> {
+    pub fn read_with(path: &Path, board: &Board, wanted: Wanted, options: &Options) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
-        let graph = file.graph()?;
-        let planned = file.plan(&graph, options)?;
-        check_fit(&file, &planned, board)?;
+        let placed = Placed::within(&file, file.graph()?, options, wanted)?;
+        check_within(&file, &placed.planned, board, wanted.ram, placed.least)?;
+        let Placed { graph, planned, .. } = placed;
         Ok(Fitted { file, graph, planned })
     }
 
@@ -79,12 +88,89 @@ impl Fitted {
     }
 }
 
+/// A graph planned within so many bytes of RAM, if that can be.
+pub(crate) struct Placed {
+    /// The graph, in patches where that was needed.
+    pub graph: Graph,
+    /// Its plan.
+    pub planned: Planned,
+    /// What runs in patches.
+    pub patches: Option<Patches>,
+    /// The least bytes of RAM that patches or computing values again were found to need, where no plan is within the limit.
+    pub least: Option<u64>,
+}
+
+impl Placed {
+    /// Plans a graph of `file` with `options`. Where it takes more than `ram` bytes, its first operators run in patches if that is
+    /// enough; else values are computed again; else it stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// It can't be planned at all.
+    ///
+    /// An input is fed by rows only where the operators over it run in patches: there are some then whatever the limit.
+    pub(crate) fn within(
+        file: &ModelFile,
+        graph: Graph,
+        options: &Options,
+        Wanted { ram, feed }: Wanted,
+    ) -> Result<Placed, CliError> {
+        // Within so many bytes one region counts.
+        let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
+        let options = Options { feed, rooms, ..*options };
+        let planned = file.plan(&graph, &options)?;
+        let Some(limit) = ram.filter(|&ram| feed || planned.ram_bytes > ram) else {
+            return Ok(Placed { graph, planned, patches: None, least: None });
+        };
+        let failed = |source| CliError::from(ModelError::Plan { path: file.path.clone(), source });
+        let mut least = match fit_patches(&graph, &options, limit).map_err(failed)? {
+            Some(Ok(Patched { graph, planned, patches })) => {
+                return Ok(Placed { graph, planned, patches: Some(patches), least: None });
+            }
+            Some(Err(least)) => Some(least),
+            None if feed => {
+                return Err(CliError::input(
+                    &file.path,
+                    "its first operators are no chain of int8 convolutions and pools over an image, so its input can't be fed by \
+                     rows; leave out --feed",
+                ));
+            }
+            None => None,
+        };
+        if feed {
+            let least = least.filter(|&least| least < planned.ram_bytes);
+            return Ok(Placed { graph, planned, patches: None, least });
+        }
+        match file.plan(&graph, &Options { ram: Some(limit), ..options }) {
+            Ok(planned) => return Ok(Placed { graph, planned, patches: None, least: None }),
+            Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
+                least = Some(least.map_or(shortage.least, |least| least.min(shortage.least)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let least = least.filter(|&least| least < planned.ram_bytes);
+        Ok(Placed { graph, planned, patches: None, least })
+    }
+}
+
 /// Refuses a plan that does not fit a board: which region is short, by how much, and what is to blame.
 pub(crate) fn check_fit(file: &ModelFile, planned: &Planned, board: &Board) -> Result<(), CliError> {
+    check_within(file, planned, board, None, None)
+}
+
+/// [`check_fit`] within `ram` bytes, where `least` were found to be enough.
+fn check_within(
+    file: &ModelFile,
+    planned: &Planned,
+    board: &Board,
+    ram: Option<u64>,
+    least: Option<u64>,
+) -> Result<(), CliError> {
     // What was removed is no part of why it does not fit.
-    let fit = report(&file.name, planned, Removed::default(), board, None)?;
+    let mut fit = report(&file.name, planned, Removed::default(), board, ram)?;
     if fit.fits {
         return Ok(());
     }
+    fit.ram.least = least;
     Err(CliError::Failed(format!("{}: {}", file.path.display(), text::shortage(&fit))))
 }

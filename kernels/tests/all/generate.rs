@@ -37,6 +37,13 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         15 => suited(number, || depthwise_3x3(random)),
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
+        22 | 27 => suited(number, || conv2d(DType::I8, random)),
+        18 => suited(number, || wide_conv2d(random)),
+        19 => suited(number, || single_depthwise(random)),
+        20 => suited(number, || fully_connected(DType::I8, random)),
+        21 => suited(number, || add(DType::I8, random)),
+        25 => suited(number, || wide_pool(PoolKind::Average, random)),
+        26 => suited(number, || wide_pool(PoolKind::Max, random)),
         32 => conv2d(DType::F32, random),
         33 => depthwise(DType::F32, random),
         34 => fully_connected(DType::F32, random),
@@ -236,6 +243,15 @@ pub(crate) fn conv2d(dtype: DType, random: &mut Random) -> Case {
     })
 }
 
+/// One group, of channels that may be many or come in sixteens.
+fn wide_conv2d(random: &mut Random) -> Case {
+    first(|| {
+        let (few, many) = (random.size(1, most(9)), random.size(1, most(40)));
+        let inputs = random.pick(&[few, many, 16, 32]);
+        convolution(DType::I8, 1, inputs, random.size(4, most(19)), random)
+    })
+}
+
 pub(crate) fn depthwise(dtype: DType, random: &mut Random) -> Case {
     first(|| {
         let (groups, multiplier) = (random.size(1, most(9)), random.pick(&[1, 1, 1, 2, 3]));
@@ -249,6 +265,19 @@ fn depthwise_3x3(random: &mut Random) -> Case {
         let strides = [random.size(1, 3), random.size(1, 2)];
         let pads = pads([3; 2], [1; 2], random);
         let groups = 4 * random.size(1, most(4));
+        let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
+        convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
+    })
+}
+
+/// One output a channel: windows of any form, or of 3 by 3 over images that may be wide, of many channels.
+fn single_depthwise(random: &mut Random) -> Case {
+    if random.one_in(3) {
+        return first(|| convolution(DType::I8, random.size(1, most(20)), 1, 1, random));
+    }
+    first(|| {
+        let strides = [random.size(1, 3), random.size(1, 3)];
+        let (pads, groups) = (pads([3; 2], [1; 2], random), random.size(1, most(28)));
         let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
         convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
     })
@@ -276,6 +305,15 @@ fn fully_connected(dtype: DType, random: &mut Random) -> Case {
 }
 
 pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
+    pool_of(kind, dtype, 9, random)
+}
+
+/// A pool over more channels than a vector has.
+fn wide_pool(kind: PoolKind, random: &mut Random) -> Case {
+    pool_of(kind, DType::I8, 40, random)
+}
+
+fn pool_of(kind: PoolKind, dtype: DType, channels: u32, random: &mut Random) -> Case {
     first(|| {
         let kernel = [random.size(1, most(5)), random.size(1, most(5))];
         let op = Op::from(Pool2d {
@@ -285,7 +323,8 @@ pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
             pads: pads(kernel, [1, 1], random),
             activation: activation(random),
         });
-        let dims = [random.size(1, 3), random.size(1, most(9)), random.size(1, most(9)), random.size(1, most(9))];
+        let channels = random.size(1, most(channels));
+        let dims = [random.size(1, 3), random.size(1, most(9)), random.size(1, most(9)), channels];
         let inputs = vec![tensor(dtype, &dims, random)];
         let mut output = output(op, &inputs, random)?;
         output.scales = inputs[0].scales.clone();

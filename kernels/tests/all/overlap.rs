@@ -60,7 +60,7 @@ fn at_its_lag_every_row_computes_the_same() {
 /// A tensor added to itself, in place.
 #[test]
 fn one_input_in_two_roles() {
-    for number in [6, 17, 37] {
+    for number in [6, 17, 21, 37] {
         let kernel = kiln_kernels::table::kernel(number).unwrap();
         for seed in 0..SHAPES {
             let mut case = case(number, &mut Random::new(seed));
@@ -97,17 +97,31 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
-        // Four channels of a stretch of a row.
-        15 => {
+        22 | 27 => chunks(2 * dims[3]),
+        // Four pixels.
+        18 => chunks(4 * dims[3]),
+        // Four channels of a stretch of a row, or eight.
+        15 | 19 => {
             let Op::Conv2d(op) = case.op else { unreachable!() };
             let (width, channels) = (dims[2], dims[3]);
-            let most = if op.strides[1] == 1 { 24 } else { 5 };
+            let kernel = case.inputs[1].ty.shape.dims();
+            let most = match (number, op.strides[1]) {
+                (15, 1) => 24,
+                (15, _) => 5,
+                (_, stride) => {
+                    let columns = if stride == 1 { 78 } else { 39 } / kernel[1];
+                    let most = columns.saturating_sub(kernel[2]) / stride + 1;
+                    width.div_ceil(width.div_ceil(most as usize))
+                }
+            };
+            let together = if number == 15 { 4 } else { 8 };
             let mut tiles = Vec::new();
             for row in 0..dims[0] * dims[1] {
                 for first in (0..width).step_by(most) {
-                    for four in (0..channels).step_by(4) {
+                    for part in (0..channels).step_by(together) {
                         let pixels = first..(first + most).min(width);
-                        let of = |x: usize| (four..four + 4).map(move |c| (row * width + x) * channels + c);
+                        let part = part..(part + together).min(channels);
+                        let of = |x: usize| part.clone().map(move |c| (row * width + x) * channels + c);
                         tiles.push(pixels.flat_map(of).collect());
                     }
                 }
@@ -118,10 +132,23 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         // Four outputs of a vector.
-        16 => {
+        16 | 20 => {
             let outputs = *dims.last().unwrap();
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
+        }
+        // Four channels of a pixel, or sixteen.
+        25 | 26 => {
+            let channels = dims[3];
+            let pixels = (0..count).collect::<Vec<_>>();
+            let parts = |pixel: &[usize]| -> Vec<Vec<usize>> {
+                pixel.chunks(if number == 25 { 4 } else { 16 }).map(<[usize]>::to_vec).collect()
+            };
+            let mut tiles: Vec<Vec<usize>> = pixels.chunks(channels).flat_map(parts).collect();
+            if direction == Direction::Down {
+                tiles.reverse();
+            }
+            tiles
         }
         _ => chunks(1),
     }

@@ -11,7 +11,7 @@ use kiln_codegen::{sources, target_of, whole_file};
 use kiln_planner::Options;
 
 use crate::args::CompileArgs;
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::{CliError, Outcome, console};
 
 /// A file to be written, relative to the directory.
@@ -20,10 +20,11 @@ type Written = (PathBuf, Vec<u8>);
 /// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
+    let wanted = Wanted { ram: args.ram, feed: args.feed };
     // The C library works in one piece of memory.
     let options = if args.c { Options::for_target(target_of(&board)) } else { options_for(&board) };
     let options = Options { shared_arena: args.shared_arena, ..options };
-    let mut model = Fitted::read_with(&args.model, &board, &options)?;
+    let mut model = Fitted::read_with(&args.model, &board, wanted, &options)?;
     if let Some(name) = &args.name {
         model.rename(name)?;
     }

@@ -1,16 +1,15 @@
 //! `kiln plan`.
 
 use kiln_boards::Board;
-use kiln_build::ModelError;
 use kiln_codegen::fit::{is_spread, options_for};
 use kiln_codegen::whole_file;
 use kiln_passes::Cleaned;
-use kiln_planner::{Options, PlanError, Planned};
+use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
-use crate::model::ModelFile;
-use crate::report::json::{AllBoards, FORMAT, PlanReport, to_text};
+use crate::model::{ModelFile, Placed, Wanted};
+use crate::report::json::{AllBoards, FORMAT, Patches, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
 use crate::{CliError, Outcome};
@@ -55,7 +54,7 @@ fn reports(
     boards: &[Board],
     args: &PlanArgs,
 ) -> Result<Vec<PlanReport>, CliError> {
-    let ram = args.ram;
+    let Wanted { ram, feed } = Wanted { ram: args.ram, feed: args.feed };
     let mut plans: Vec<(Options, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
@@ -72,32 +71,21 @@ fn reports(
             plans.push((options, file.plan(&cleaned.graph, &options)?));
         }
         if let Some((_, planned)) = plans.iter().find(same) {
-            let report = report(&file.name, planned, cleaned.removed, board, ram)?;
-            reports.push(match report.ram.limit.filter(|&limit| ram.is_some() && report.ram.total > limit) {
-                Some(limit) => within(file, cleaned, board, &Options { ram: Some(limit), ..options }, report)?,
-                None => report,
+            let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
+            reports.push(match plain.ram.limit.filter(|&limit| feed || ram.is_some() && plain.ram.total > limit) {
+                Some(limit) => {
+                    let wanted = Wanted { ram: Some(limit), feed };
+                    let placed = Placed::within(file, cleaned.graph.clone(), &options, wanted)?;
+                    let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
+                    report.ram.least = placed.least;
+                    report.patches = placed.patches.map(Patches::from);
+                    report
+                }
+                None => plain,
             });
         }
     }
     Ok(reports)
-}
-
-/// The report on a plan that computes values again to fit `options.ram`; `plain`, which does not, where that is not enough.
-fn within(
-    file: &ModelFile,
-    cleaned: &Cleaned,
-    board: &Board,
-    options: &Options,
-    mut plain: PlanReport,
-) -> Result<PlanReport, CliError> {
-    match file.plan(&cleaned.graph, options) {
-        Ok(planned) => report(&file.name, &planned, cleaned.removed, board, options.ram),
-        Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
-            plain.ram.least = Some(shortage.least).filter(|&least| least < plain.ram.total);
-            Ok(plain)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Whether some board fits whose memory is known: without `--ram`, everything fits the host.

@@ -9,7 +9,7 @@ use kiln_target_host::Runner;
 
 use crate::args::ProfileArgs;
 use crate::console::{self, Style};
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::profile::{Comparison, json::ProfileReport, report, text};
 use crate::report::json::to_text;
 use crate::{CliError, Outcome};
@@ -33,7 +33,7 @@ pub fn run(args: &ProfileArgs) -> Result<Outcome, CliError> {
     }
     // Before anything is built.
     let old = args.compare.as_deref().map(ProfileReport::read).transpose()?;
-    let Fitted { file, graph, planned } = Fitted::read(&args.model, &board)?;
+    let Fitted { file, graph, planned } = Fitted::read(&args.model, &board, Wanted { ram: args.ram, feed: args.feed })?;
     let failed = |e: &dyn std::fmt::Display| CliError::BadInput(e.to_string());
     let entry = planned.main_entry().ok_or_else(|| failed(&"the model has nothing to run"))?;
     let comparable = old.as_ref().map(|old| old.same_kind(&file.name, &board.name));

@@ -8,7 +8,7 @@ use kiln_codegen::fit::options_for;
 use kiln_codegen::sources;
 
 use crate::args::VerifyArgs;
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::verify::{Folder, Report, VerifyError, run as replay};
 use crate::{CliError, Outcome, console};
 
@@ -22,7 +22,8 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
         )));
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
-    let Fitted { graph, planned, .. } = Fitted::read_with(&folder.model, &board, &options_for(&board))?;
+    let wanted = Wanted { ram: args.ram, feed: args.feed };
+    let Fitted { graph, planned, .. } = Fitted::read_with(&folder.model, &board, wanted, &options_for(&board))?;
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root()? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;

@@ -40,6 +40,12 @@ pub struct PlanReport {
     /// Entries in which values are computed again to fit `ram.limit`; not there where none is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<Again>,
+    /// What runs in patches to fit `ram.limit`; not there where nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patches: Option<Patches>,
+    /// The input that is fed by rows; not there where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fed: Option<Fed>,
     /// The steps in the order they run.
     pub steps: Vec<Step>,
     /// What lies where, and when.
@@ -63,7 +69,7 @@ pub struct Ram {
     pub limit: Option<u64>,
     /// The board's region; `None` on a board without regions.
     pub region: Option<String>,
-    /// The least `total` to which computing values again was found to bring it, where that is more than `limit`; not there
+    /// The least `total` to which patches or computing values again were found to bring it, where that is more than `limit`; not there
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<u64>,
@@ -99,6 +105,37 @@ pub struct Again {
     pub macs: u64,
     /// Bytes by which the entry's arena is smaller.
     pub saved: u64,
+}
+
+/// The first operators of a model, run patch by patch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Patches {
+    /// How many operators.
+    pub operators: usize,
+    /// The name of the last of them.
+    pub last: String,
+    /// How many patches.
+    pub count: u32,
+    /// Rows of the last operator's output in each.
+    pub rows: u32,
+    /// Multiply-accumulates that a run takes more.
+    pub macs: u64,
+}
+
+/// An input that is fed by rows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Fed {
+    /// Its number.
+    pub input: usize,
+    /// The most bytes that a step asks for.
+    pub most: u64,
+}
+
+impl From<kiln_passes::Patches> for Patches {
+    fn from(from: kiln_passes::Patches) -> Patches {
+        let kiln_passes::Patches { operators, last, count, rows, macs } = from;
+        Patches { operators, last, count, rows, macs }
+    }
 }
 
 /// Flash, in bytes.

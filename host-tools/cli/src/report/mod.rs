@@ -19,7 +19,7 @@ use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
 use crate::CliError;
-use json::{Again, Bank, Flash, Kind, Peak, PlanReport, Ram, Region, Removed, Short, Step, Tensor};
+use json::{Again, Bank, Fed, Flash, Kind, Peak, PlanReport, Ram, Region, Removed, Short, Step, Tensor};
 use operands::Operands;
 
 /// The report on `planned`, from whose graph cleaning took `removed`, for `board`, whose RAM counts as at most `ram`
@@ -100,6 +100,8 @@ pub fn report(
         peak: (!entry.steps.is_empty()).then(|| peak(entry, &names)),
         short: Vec::new(),
         again: planned.entries.iter().filter_map(again).collect(),
+        patches: None,
+        fed: entry.fed.map(|(_, bytes)| Fed { input: 0, most: bytes }),
         steps: steps.collect(),
         tensors: tensors.collect(),
     };

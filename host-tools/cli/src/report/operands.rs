@@ -3,7 +3,7 @@
 
 use kiln_core::Error;
 use kiln_core::plan::{OperandRecord, Place, Plan};
-use kiln_planner::{Planned, PlannedEntry, Region};
+use kiln_planner::{Planned, PlannedEntry, PlannedTensor, Region};
 use kiln_target_host::AlignedBytes;
 
 use super::json::Kind;
@@ -78,17 +78,25 @@ fn kind(region: Region) -> Kind {
 
 /// The tensor at `place` while step `step` runs.
 fn find(entry: &PlannedEntry, place: Place, step: usize, wanted: Wanted) -> Option<usize> {
-    let at_place = entry.tensors.iter().enumerate().filter(|(_, t)| {
+    let fits = |t: &PlannedTensor| {
         let bank_fits = match t.region {
             Region::Arena | Region::State | Region::Constants => place.bank() == t.bank,
             Region::Scratch => false,
         };
-        bank_fits && t.offset == place.offset() && (t.first_step..=t.last_step).contains(&step)
-    });
+        bank_fits && (t.first_step..=t.last_step).contains(&step)
+    };
+    let at_place = entry.tensors.iter().enumerate().filter(|(_, t)| fits(t) && t.offset == place.offset());
     // Tensors without bytes share places with any other; they are meant only where none else is.
     let rank = |t: usize, first: usize, bytes: u64| match wanted {
         Wanted::Older => (bytes == 0, first, t),
         Wanted::Newer => (bytes == 0, usize::MAX - first, usize::MAX - t),
     };
-    at_place.min_by_key(|(i, t)| rank(*i, t.first_step, t.bytes)).map(|(i, _)| i)
+    let found = at_place.min_by_key(|(i, t)| rank(*i, t.first_step, t.bytes)).map(|(i, _)| i);
+    // Rows of a tensor that is read or written in patches.
+    let around = || {
+        let within = |t: &PlannedTensor| (t.offset..t.offset + t.bytes).contains(&place.offset());
+        let around = entry.tensors.iter().enumerate().filter(|(_, t)| fits(t) && within(t));
+        around.min_by_key(|(i, t)| rank(*i, t.first_step, t.bytes)).map(|(i, _)| i)
+    };
+    found.or_else(around)
 }

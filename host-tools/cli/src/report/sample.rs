@@ -59,6 +59,8 @@ pub(super) fn chain(steps: usize) -> PlanReport {
         peak: Some(Peak { step: steps.len() - 1, tensors: Vec::new() }),
         short: Vec::new(),
         again: Vec::new(),
+        patches: None,
+        fed: None,
         steps: steps.collect(),
         tensors,
     }

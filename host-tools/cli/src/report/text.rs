@@ -82,6 +82,22 @@ fn header(report: &PlanReport) -> String {
             thousands(again.saved)
         ));
     }
+    if let Some(patches) = &report.patches {
+        text.push_str(&format!(
+            "Patch  the first {}, up to '{}', in {} of {}: {} multiply-accumulates more\n",
+            counted(patches.operators, "operator"),
+            printable(&patches.last),
+            match patches.count {
+                1 => "1 patch".to_owned(),
+                count => format!("{count} patches"),
+            },
+            counted(patches.rows as usize, "row"),
+            thousands(patches.macs)
+        ));
+    }
+    if let Some(fed) = &report.fed {
+        text.push_str(&format!("Feed   the input comes by rows, at most {} bytes at a time\n", thousands(fed.most)));
+    }
     let removed = &report.removed;
     if removed.macs > 0 || removed.constant_bytes > 0 {
         text.push_str(&format!(
@@ -188,7 +204,10 @@ pub fn shortage(report: &PlanReport) -> String {
         text.push_str(&if ram { blame_ram(report) } else { blame_flash(report) });
     }
     if let Some(least) = report.ram.least {
-        text.push_str(&format!("\nComputing values again would bring it to {} bytes at least.", thousands(least)));
+        text.push_str(&format!(
+            "\nPatches, or computing values again, would bring it to {} bytes at least.",
+            thousands(least)
+        ));
     }
     text.push_str("\nTake a board with more memory (kiln plan MODEL --board all lists them) or a smaller model.");
     text

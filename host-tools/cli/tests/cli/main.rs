@@ -9,6 +9,7 @@ mod exit_codes;
 mod hostile;
 mod inputs;
 mod networks;
+mod patches;
 mod pictures;
 mod profile;
 mod quantize;

@@ -17,25 +17,72 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let names = Names::new(&planned.entries).entries.into_iter().nth(index)?;
     let krate = package.replace('-', "_");
     let (bank_statics, banks) = banks(planned, &krate);
+    let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
     let (run, run_dumping) = match &names.method {
+        Some(run) if fed.is_some() => {
+            (format!("{run}(feeding(self.1))"), format!("{run}_with(&mut Both(feeding(self.1), sink))"))
+        }
         Some(run) => (
             format!("{run}()"),
             format!("{run}_with(&mut |done: &{krate}::kiln_core::Done<'_>| sink(done.index, done.output(0)))"),
         ),
         None => ("reset()".to_owned(), "reset()".to_owned()),
     };
-    let arms = |ports: &[String], view: &str| -> String {
-        let one = |(number, name): (usize, &String)| format!("                {number} => self.0.{name}{view},\n");
+    let arms = |ports: &[String], view: &str, fed: Option<usize>| -> String {
+        let one = |(number, name): (usize, &String)| match fed == Some(number) {
+            true => format!("                {number} => self.1,\n"),
+            false => format!("                {number} => self.0.{name}{view},\n"),
+        };
         ports.iter().enumerate().map(one).collect()
     };
+    // An input that is fed lies beside the arena here, whole, as it would in a file.
+    let (held, holds, feeding) = match fed.and_then(|index| names.inputs.get(index)) {
+        Some(input) => (
+            ", &'static mut [u8]",
+            ", fed()",
+            format!(
+                r#"
+    fn fed() -> &'static mut [u8] {{
+        static mut FED: [u8; size_of::<{krate}::{input}::Data>()] = [0; size_of::<{krate}::{input}::Data>()];
+        // SAFETY: one model is set up at a time, at start-up, and only it has this.
+        unsafe {{ &mut *core::ptr::addr_of_mut!(FED) }}
+    }}
+
+    fn feeding(mut rest: &[u8]) -> impl FnMut(&mut [i8]) {{
+        move |rows| {{
+            for (to, &from) in rows.iter_mut().zip(rest) {{
+                *to = from as i8;
+                // Or the compiler's `memcpy` would count as the model's, which a sensor's rows do not come by.
+                core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+            }}
+            rest = rest.get(rows.len()..).unwrap_or(&[]);
+        }}
+    }}
+
+    struct Both<'a, F>(F, &'a mut dyn FnMut(u32, &[u8]));
+
+    impl<F: FnMut(&mut [i8])> {krate}::kiln_core::Hook for Both<'_, F> {{
+        fn before(&mut self, next: &mut {krate}::kiln_core::Next<'_>) {{
+            {krate}::kiln_core::Feed(&mut self.0).before(next);
+        }}
+        fn after(&mut self, done: &{krate}::kiln_core::Done<'_>) {{
+            (self.1)(done.index, done.output(0));
+        }}
+    }}
+"#
+            ),
+        ),
+        None => ("", "", String::new()),
+    };
+
     Some(format!(
         r#"    use {krate}::kiln_core::zerocopy::IntoBytes;
-    use {krate}::{{ARENA_BYTES, Arena, Model}};
+    use {krate}::{{ARENA_BYTES, Arena, Model}};{traits}
 
     static mut ARENA: Arena = Arena::new();
 {bank_statics}
-    struct Replayed<'a>(Model<'a>);
-
+    struct Replayed<'a>(Model<'a>{held});
+{feeding}
     impl Replay for Replayed<'_> {{
         fn input_count(&self) -> usize {{
             {inputs}
@@ -78,7 +125,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     #[inline(never)]
     fn set_up(arena: &mut Arena) -> Replayed<'_> {{
         match Model::new(arena{banks}) {{
-            Ok(model) => Replayed(model),
+            Ok(model) => Replayed(model{holds}),
             Err(_) => platform::exit(platform::Exit::Model),
         }}
     }}
@@ -92,10 +139,11 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
         InArena(unsafe {{ &mut *core::ptr::addr_of_mut!(ARENA) }})
     }}
 "#,
+        traits = if fed.is_some() { format!("\n    use {krate}::kiln_core::Hook as _;") } else { String::new() },
         inputs = names.inputs.len(),
         outputs = names.outputs.len(),
-        input_arms = arms(&names.inputs, "_mut().as_mut_bytes()"),
-        output_arms = arms(&names.outputs, "().as_bytes()"),
+        input_arms = arms(&names.inputs, "_mut().as_mut_bytes()", fed),
+        output_arms = arms(&names.outputs, "().as_bytes()", None),
     ))
 }
 

@@ -166,6 +166,7 @@ mod tests {
             nodes: 0,
             again: Default::default(),
             over: Vec::new(),
+            fed: None,
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Port<'a> {
     pub constant: bool,
     /// Its offset in an arena that models share; `None` where it lies elsewhere, and in crates whose arena is their own.
     pub in_arena: Option<u64>,
+    /// Whether it lies nowhere, and is fed by rows.
+    pub fed: bool,
 }
 
 impl Port<'_> {

@@ -138,7 +138,7 @@ impl ModelCrate<'_> {
             let outputs = ports.iter().filter(|p| p.entry.1 == index && p.side == Side::Output);
             let outputs: Vec<&str> = outputs.map(|p| p.name).collect();
             let run = format!("run_entry_with({index}, hook)");
-            run_methods(out, entry, &self.planned.entries[index].name, &outputs, &run);
+            run_methods(out, entry, &self.planned.entries[index].name, &outputs, None, &run);
         }
         self.last_methods(out, extents);
         if !kept.is_empty() {

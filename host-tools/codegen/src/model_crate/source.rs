@@ -79,6 +79,7 @@ impl ModelCrate<'_> {
                         value: self.graph.value(id),
                         constant: side == Side::Output && lies_in_constants(self.graph, nodes, id),
                         in_arena: offsets.get(ports.len()).copied().flatten(),
+                        fed: side == Side::Input && entry.fed.is_some_and(|(fed, _)| fed == id),
                     });
                 }
             }
@@ -169,6 +170,8 @@ impl ModelCrate<'_> {
 
     /// The struct and its methods.
     fn model(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>], extents: &[String]) {
+        let (fed, ports): (Vec<&Port<'_>>, Vec<&Port<'_>>) = ports.iter().partition(|port| port.fed);
+        let fed = |index: usize| fed.iter().find(|port| port.entry.1 == index).map(|port| port.name);
         let kept = || names.iter().filter(|n| n.method.is_some());
         out.push_str(
             "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a, OPERANDS>,\n",
@@ -176,7 +179,7 @@ impl ModelCrate<'_> {
         for entry in kept() {
             let _ = writeln!(out, "    {}: Entry<'a>,", entry.field);
         }
-        for port in ports {
+        for port in &ports {
             let _ = writeln!(out, "    {name}: NonNull<{name}::Data>,", name = port.name);
         }
         out.push_str("}\n\n");
@@ -216,7 +219,7 @@ impl ModelCrate<'_> {
             let outputs = ports.iter().filter(|p| p.entry.1 == index && p.side == Side::Output);
             let outputs: Vec<&str> = outputs.map(|p| p.name).collect();
             let run = format!("run_with(&self.{}, hook)", entry.field);
-            run_methods(out, entry, &self.planned.entries[index].name, &outputs, &run);
+            run_methods(out, entry, &self.planned.entries[index].name, &outputs, fed(index), &run);
         }
         self.last_methods(out, extents);
     }
@@ -305,8 +308,9 @@ fn imports(runs: bool, ports: &[Port<'_>], form: Form) -> String {
     } else if places {
         imports.push_str("use kiln_core::zerocopy::{FromBytes, IntoBytes};\n");
     }
+    let feed = if ports.iter().any(|port| port.fed) { "Feed, " } else { "" };
     let hook = if runs { "Hook, " } else { "" };
-    let _ = writeln!(imports, "use kiln_core::{{Error, {hook}Plan, Row, Session, TargetId}};");
+    let _ = writeln!(imports, "use kiln_core::{{Error, {feed}{hook}Plan, Row, Session, TargetId}};");
     imports
 }
 
@@ -330,8 +334,27 @@ impl Default for Arena {
 ";
 
 /// The methods that run an entry, by calling `run` of the session.
-pub(super) fn run_methods(out: &mut String, entry: &EntryNames, title: &str, outputs: &[&str], run: &str) {
+pub(super) fn run_methods(
+    out: &mut String,
+    entry: &EntryNames,
+    title: &str,
+    outputs: &[&str],
+    fed: Option<&str>,
+    run: &str,
+) {
     let Some(name) = &entry.method else { return };
+    let title = text::doc(title);
+    let (about, parameter, hook) = match fed {
+        Some(input) => (
+            format!(
+                "Runs `{title}`, whose input [`{input}`] is nowhere whole: `rows` fills what it is given with the elements that \
+                 come\n    /// next, until the run has asked for all it needs.\n    "
+            ),
+            ", rows: impl FnMut(&mut [i8])",
+            "Feed(rows)",
+        ),
+        None => (format!("Runs `{title}`.\n    "), "", "()"),
+    };
     let (result, give) = match outputs {
         [one] => (format!(" -> &{one}::Data"), format!("        self.{one}()\n")),
         _ => (String::new(), String::new()),
@@ -339,12 +362,11 @@ pub(super) fn run_methods(out: &mut String, entry: &EntryNames, title: &str, out
     let end = if outputs.len() == 1 { "" } else { ";" };
     let _ = write!(
         out,
-        "    /// Runs `{title}`.\n    \
-         pub fn {name}(&mut self){result} {{\n        self.{name}_with(&mut ()){end}\n    }}\n\n    \
+        "    /// {about}\
+         pub fn {name}(&mut self{parameter}){result} {{\n        self.{name}_with(&mut {hook}){end}\n    }}\n\n    \
          /// Runs `{title}` and calls `hook` after each step: to pet a watchdog, to see what a layer produced.\n    \
          pub fn {name}_with<H: Hook>(&mut self, hook: &mut H){result} {{\n        \
          self.session.{run};\n{give}    }}\n\n",
-        title = text::doc(title),
     );
 }
 

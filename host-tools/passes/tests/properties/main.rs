@@ -1,6 +1,7 @@
 //! Random graphs through the passes: they compute the same, and stay what they promise to stay.
 
 mod graphs;
+mod patches;
 
 use graphs::{Recipe, build, recipe};
 use kiln_core::{TargetId, TensorType};

@@ -17,7 +17,7 @@ use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
 
 use crate::args::FlashArgs;
-use crate::model::Fitted;
+use crate::model::{Fitted, Wanted};
 use crate::{CliError, Outcome, console};
 
 /// Builds a model's firmware, checks it, and runs it once on the emulated board or flashes the real one.
@@ -32,7 +32,7 @@ pub fn run(args: &FlashArgs) -> Result<Outcome, CliError> {
     let Some(model) = &args.model else {
         return real::own(&board, args);
     };
-    let Fitted { graph, planned, .. } = Fitted::read(model, &board)?;
+    let Fitted { graph, planned, .. } = Fitted::read(model, &board, Wanted { ram: args.ram, feed: args.feed })?;
     if board.run.place() == Place::Real && board.firmware.is_none() {
         return Err(real::no_firmware(&board, model, args));
     }

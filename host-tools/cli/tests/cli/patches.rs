@@ -1,0 +1,58 @@
+//! `--ram` and `--feed`: patches, and an input that comes by rows.
+
+use kiln_boards::Board;
+use serde_json::Value;
+
+use crate::support::{arg, kiln, kiln_fine, model_folder};
+use crate::verify::can_emulate;
+
+const BOARD: &str = "mps2-an386";
+
+fn planned(model: &str, more: &[&str]) -> Value {
+    let text = kiln_fine(["plan", model, "--board", BOARD, "--json"].iter().chain(more));
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn patches_and_rows_save_memory_and_keep_every_bit() {
+    let Some(folder) = model_folder("mlperf-vww-mobilenet-int8") else { return };
+    let model = arg(&folder.join("model.tflite"));
+    let plain = planned(&model, &[]);
+    assert!(plain.get("patches").is_none() && plain.get("fed").is_none());
+    let whole = plain["ram"]["total"].as_u64().unwrap();
+    for (more, limit) in [(&["--ram", "31000"][..], 31_000), (&["--ram", "24000", "--feed"], 24_000)] {
+        let report = planned(&model, more);
+        let total = report["ram"]["total"].as_u64().unwrap();
+        assert!(total <= limit && limit < whole, "{total} bytes of {whole}");
+        let patches = &report["patches"];
+        let text = kiln_fine(["plan", &model, "--board", BOARD].iter().chain(more));
+        let count = format!("in {} patches", patches["count"]);
+        assert!(text.contains(&count) && text.contains(" multiply-accumulates more\n"), "{text}");
+        assert_eq!(text.contains("the input comes by rows"), more.contains(&"--feed"), "{text}");
+        let verify = |board: &str| {
+            let folder = arg(&folder);
+            kiln_fine(["verify", &folder, "--board", board].iter().chain(more))
+        };
+        assert!(verify("host").ends_with("6 cases on host: all as they should be\n"));
+        if can_emulate(&Board::builtin(BOARD).unwrap()) {
+            assert!(verify(BOARD).ends_with("all as they should be\n"));
+        }
+    }
+    let short = kiln(["plan", &model, "--board", BOARD, "--ram", "20000"]);
+    assert_eq!(short.code, 1);
+    assert!(short.stderr.contains("Patches, or computing values again, would bring it to "), "{}", short.stderr);
+}
+
+#[test]
+fn what_can_not_be_fed_is_said() {
+    let without = kiln(["plan", "model.tflite", "--feed"]);
+    assert!(without.code == 2 && without.stderr.contains("--ram"), "{}", without.stderr);
+    let Some(folder) = model_folder("mlperf-ad-autoencoder-int8") else { return };
+    let model = arg(&folder.join("model.tflite"));
+    for command in [&["plan"][..], &["compile", "--out", "nowhere"]] {
+        let ran = kiln(command.iter().chain(&[model.as_str(), "--board", BOARD, "--ram", "5000", "--feed"]));
+        assert!(ran.code == 2 && ran.stderr.contains("leave out --feed"), "{}", ran.stderr);
+    }
+    let c = kiln(["compile", &model, "--board", BOARD, "--out", "nowhere", "--c", "--ram", "5000", "--feed"]);
+    assert!(c.code == 2 && c.stderr.contains("--c"), "{}", c.stderr);
+}

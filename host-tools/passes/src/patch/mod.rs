@@ -1,0 +1,93 @@
+//! Running the first operators of a network in patches, so that images between them are never whole in memory.
+//!
+//! A patch is some rows of the last of these operators' output, and whatever rows of the images before it they follow from. Windows
+//! of neighbouring patches overlap, so rows near their edges are computed twice: that is the price, stated as
+//! multiply-accumulates. Not a bit of any result changes. What planning makes of the graph is told in `kiln_planner`: slices and
+//! the concatenation of patches cost nothing, and the output may lie over input rows that are done with.
+//! (Lin et al., 2021, "MCUNetV2", run networks so.)
+
+mod rewrite;
+
+use kiln_planner::graph::Graph;
+use kiln_planner::solve::Budget;
+use kiln_planner::{Options, PlanError, Planned, plan};
+
+use crate::PassError;
+
+use rewrite::{Chain, chain};
+
+/// Rows of a patch that are tried.
+const ROWS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
+/// Operators that may run in patches.
+const MOST: usize = 10;
+/// Patches that a plan may have: each has records for all of its operators.
+const PATCHES: u32 = 64;
+
+/// What runs in patches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Patches {
+    /// How many operators.
+    pub operators: usize,
+    /// The name of the last of them.
+    pub last: String,
+    /// How many patches.
+    pub count: u32,
+    /// Rows of the last operator's output in each of them, the last one apart.
+    pub rows: u32,
+    /// Multiply-accumulates that a run takes more.
+    pub macs: u64,
+}
+
+/// A graph in patches, and its plan.
+pub struct Patched {
+    /// The graph.
+    pub graph: Graph,
+    /// Its plan.
+    pub planned: Planned,
+    /// What runs in patches.
+    pub patches: Patches,
+}
+
+/// The graph with its first `operators` operators in patches of `rows` rows, and the multiply-accumulates that are computed
+/// twice; `None` where these operators can't be cut up so, or one patch would do.
+///
+/// # Errors
+///
+/// The graph is not valid.
+pub fn patch(graph: &Graph, operators: usize, rows: u32) -> Result<Option<(Graph, Patches)>, PassError> {
+    graph.validate()?;
+    let Some((entry, whole)) = chain(graph) else { return Ok(None) };
+    if operators < 2 || operators > whole.len() || rows == 0 {
+        return Ok(None);
+    }
+    let chain = Chain { entry, stages: &whole[..operators] };
+    Ok(chain.cut(graph, rows, PATCHES))
+}
+
+/// The graph in the patches that take the fewest multiply-accumulates more with which state and arena stay within
+/// `options.ram`; `Err` with the least bytes found where none do, `None` where the graph has nothing to be cut.
+///
+/// # Errors
+///
+/// The graph is not valid, or can't be planned at all.
+pub fn fit_patches(graph: &Graph, options: &Options, ram: u64) -> Result<Option<Result<Patched, u64>>, PlanError> {
+    let Some((entry, whole)) = chain(graph) else { return Ok(None) };
+    let mut candidates = Vec::new();
+    for operators in 2..=whole.len().min(MOST) {
+        let chain = Chain { entry, stages: &whole[..operators] };
+        candidates.extend(ROWS.iter().filter_map(|&rows| chain.cut(graph, rows, PATCHES)));
+    }
+    candidates.sort_by_key(|(_, patches)| (patches.macs, patches.count));
+    // Rules place almost as well as the search and take no time: enough to choose by.
+    let quick = Options { ram: None, budget: Budget { nodes: 0 }, ..*options };
+    let mut least = None;
+    for (graph, patches) in candidates {
+        let rough = plan(&graph, &quick)?.ram_bytes;
+        if rough <= ram {
+            let planned = plan(&graph, &Options { ram: None, ..*options })?;
+            return Ok(Some(Ok(Patched { graph, planned, patches })));
+        }
+        least = Some(least.map_or(rough, |known: u64| known.min(rough)));
+    }
+    Ok(least.map(Err))
+}
