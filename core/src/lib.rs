@@ -16,11 +16,13 @@
 #[cfg(target_endian = "big")]
 compile_error!("Kiln's plans are little-endian and used in place; big-endian targets are not supported");
 
+mod bank;
 pub mod crc;
 mod dtype;
 mod error;
 pub mod fixed;
 mod memory;
+mod parked;
 pub mod plan;
 mod row;
 mod session;
@@ -28,9 +30,11 @@ mod shape;
 mod target;
 mod window;
 
+pub use bank::{Bank, largest};
 pub use dtype::DType;
 pub use error::{Error, TensorRole};
 pub use memory::{MAX_BANKS, Memory};
+pub use parked::{ANY_ARENA, Attached, Parked};
 pub use plan::Plan;
 pub use row::{Call, Direction, MAX_OPERANDS, Row, RowRange};
 pub use session::{Done, Feed, Hook, MAX_EXTENTS, Next, Session};

@@ -120,7 +120,9 @@ impl Row {
     /// `check` answers `true` only if `run` with the same windows, the same parameters and any row
     /// range inside the one checked, in either direction, touches no byte outside the windows (but
     /// for `over_read`), and writes none outside the outputs and the scratch. It must not rely on what
-    /// inputs in RAM hold: their contents may be anything when `run` comes.
+    /// inputs in RAM hold: their contents may be anything when `run` comes. Nor on where the windows lie, but for the
+    /// remainders of their addresses by 16, their distances within one bank, and that those of different banks are apart:
+    /// an arena may be another one when `run` comes ([`Parked`](crate::Parked)).
     pub const unsafe fn new(
         number: u16,
         align: u8,

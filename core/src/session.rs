@@ -96,7 +96,7 @@ impl<F: FnMut(&mut [i8])> Hook for Feed<F> {
 pub struct Session<'m, const OPERANDS: usize = MAX_OPERANDS> {
     plan: Plan<'m>,
     rows: &'m [Row],
-    banks: [(*mut u8, usize); MAX_BANKS],
+    pub(crate) banks: [(*mut u8, usize); MAX_BANKS],
     extents: [u32; MAX_EXTENTS],
     memory: PhantomData<&'m mut [u8]>,
 }

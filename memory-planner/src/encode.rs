@@ -28,7 +28,7 @@ pub(crate) struct Input<'a> {
     pub states: &'a [StateSlot],
     pub constants_bytes: u64,
     pub state_bytes: u64,
-    pub ram_bytes: u64,
+    pub banks: &'a [u64],
 }
 
 /// The tables as they grow.
@@ -190,8 +190,7 @@ fn push_step(
     let mut scratch = solution.scratch_offsets[index].unwrap_or(0);
     for &bytes in &step.scratch {
         scratch = scratch.next_multiple_of(step.kernel.scratch_align());
-        let place = Place::new(0, input.places.arena_base + scratch);
-        let place = place.ok_or(too_large("an offset", scratch, (1 << 56) - 1))?;
+        let place = input.places.in_arena(scratch).ok_or(too_large("an offset", scratch, (1 << 56) - 1))?;
         tables.operands.push(OperandRecord { place, bytes });
         scratch += bytes;
     }
@@ -228,8 +227,8 @@ fn append<T: IntoBytes + Immutable>(bytes: &mut Vec<u8>, records: &[T]) -> Resul
 }
 
 fn assemble(input: &Input<'_>, tables: &Tables) -> Result<Vec<u8>, PlanError> {
-    let bank = BankRecord { bytes: input.ram_bytes, align: BANK_ALIGN as u32, reserved: 0 };
-    let banks: &[BankRecord] = if input.ram_bytes == 0 { &[] } else { &[bank] };
+    let bank = |&bytes: &u64| BankRecord { bytes, align: BANK_ALIGN as u32, reserved: 0 };
+    let banks: Vec<BankRecord> = input.banks.iter().map(bank).collect();
     let mut bytes = vec![0; size_of::<Header>()];
     let mut header = Header {
         magic: plan::MAGIC,
@@ -238,7 +237,7 @@ fn assemble(input: &Input<'_>, tables: &Tables) -> Result<Vec<u8>, PlanError> {
         target: input.target.0,
         constants_len: input.constants_bytes,
         state_len: input.state_bytes,
-        banks: append(&mut bytes, banks)?,
+        banks: append(&mut bytes, &banks)?,
         entries: append(&mut bytes, &tables.entries)?,
         steps: append(&mut bytes, &tables.steps)?,
         operands: append(&mut bytes, &tables.operands)?,

@@ -17,7 +17,9 @@ mod plan;
 pub mod recompute;
 pub mod reference;
 pub mod solve;
+mod spill;
 
 pub use donate::Over;
 pub use error::{Blame, PlanError, Shortage, Unsupported};
 pub use plan::{Again, Choice, Options, Planned, PlannedEntry, PlannedStep, PlannedTensor, Region, plan, plan_over};
+pub use spill::Room;

@@ -1,7 +1,7 @@
 //! From lowered entries to a plan: order and places solved, records written.
 
 use kiln_core::plan::{ALIGN, Place};
-use kiln_core::{Direction, TargetId, TensorType};
+use kiln_core::{Direction, MAX_BANKS, TargetId, TensorType};
 use kiln_kernels::instructions::instructions;
 use kiln_kernels::table::Kernel;
 use kiln_kernels::workload::Workload;
@@ -15,6 +15,7 @@ use crate::lower::{AGAIN, Lag, Lowered, Lowering, Step, Storage};
 use crate::patches;
 use crate::recompute::{self, Fitted, Task};
 use crate::solve::{self, Budget, Problem};
+use crate::spill::{self, Room};
 
 /// Among which kernels a plan chooses. Fewer than all help to look for a wrong kernel, or for a slow one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,8 +47,15 @@ pub struct Options {
     /// place of being kept; what can't be brought below is [`PlanError::Ram`]. Without it nothing runs twice.
     pub ram: Option<u64>,
     /// Whether the main entry's first input is fed by rows during the run, where the operators over it run in patches: it is
-    /// then nowhere whole. Without patches it lies in the arena.
+    /// then nowhere whole. Without patches, and where the arena is shared, it lies in the arena.
     pub feed: bool,
+    /// Whether state lies in a bank of its own, before that of the arena, so that models can take turns in one arena
+    /// ([`kiln_core::Parked`]). Without state the arena's is the only bank either way, and the plan the same.
+    pub shared_arena: bool,
+    /// The banks of RAM there are, in the order of the plan's; those without bytes are none. A plan that does not fit the
+    /// first is spread over all, where they have room for it; else it is as with one bank of any size. Not for plans with
+    /// `external`, `ram` or `shared_arena`.
+    pub rooms: [Room; MAX_BANKS],
 }
 
 impl Options {
@@ -61,6 +69,8 @@ impl Options {
             choice: Choice::All,
             ram: None,
             feed: false,
+            shared_arena: false,
+            rooms: [Room::default(); MAX_BANKS],
         }
     }
 }
@@ -77,8 +87,15 @@ pub struct Planned {
     pub state_bytes: u64,
     /// Bytes of the arena: the largest of the entries'.
     pub arena_bytes: u64,
-    /// Bytes that the RAM bank must have: state and arena.
+    /// Bytes of RAM: state and arena, in one bank or two.
     pub ram_bytes: u64,
+    /// Whether the arena can be shared with other models: [`Options::shared_arena`].
+    pub shared_arena: bool,
+    /// Where the arena lies: bank, and bytes from the bank's start.
+    pub arena_base: (u8, u64),
+    /// Bytes of each bank of RAM: one for state and arena, or none; or one each ([`Options::shared_arena`]); or several over
+    /// which the arena is spread ([`Options::rooms`]), the first of which has the state too.
+    pub banks: Vec<u64>,
     /// Every kernel the steps use, by number.
     pub kernels: Vec<&'static Kernel>,
     /// How many operands a step has at most.
@@ -177,7 +194,9 @@ pub struct PlannedTensor {
     pub ty: Option<TensorType>,
     /// Where it lies.
     pub region: Region,
-    /// Bytes from the region's start: of bank 0 for arena, scratch and state, of the constants.
+    /// The bank it lies in; [`CONSTANTS`](kiln_core::plan::CONSTANTS) for constants.
+    pub bank: u8,
+    /// Bytes from the start of that.
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
@@ -234,13 +253,15 @@ pub fn plan(graph: &Graph, options: &Options) -> Result<Planned, PlanError> {
 /// [`plan`] where inputs of the entries, by index, may be given away at a run, so that outputs may take their memory
 /// ([`PlannedEntry::over`]). The plan is right whether they are or not. Inputs in the arena are written over anyway.
 pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<Planned, PlanError> {
+    // What is fed lies in the arena where that is another model's between turns.
+    let options = &Options { feed: options.feed && !options.shared_arena, ..*options };
     graph.validate()?;
     let mut lowering = Lowering::new(graph, options);
     let mut lowered = graph.entries.iter().map(|e| lowering.entry(e)).collect::<Result<Vec<_>, _>>()?;
     lowering.finish()?;
     let (pool, states) = (lowering.pool, lowering.states);
 
-    let mut places = Places { arena_base: 0, states: Vec::new(), constants: Vec::new() };
+    let mut places = Places { arena_bank: 0, arena_base: 0, states: Vec::new(), constants: Vec::new() };
     let mut state_bytes = 0u64;
     for slot in &states {
         state_bytes = state_bytes.next_multiple_of(slot.align.max(1));
@@ -253,7 +274,9 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         places.constants.push(constants_bytes);
         constants_bytes += blob.bytes.len() as u64;
     }
-    places.arena_base = state_bytes.next_multiple_of(encode::BANK_ALIGN);
+    // Whatever is behind the state, in the plan's one bank or in memory where banks lie side by side.
+    let behind = state_bytes.next_multiple_of(encode::BANK_ALIGN);
+    (places.arena_bank, places.arena_base) = if options.shared_arena && state_bytes > 0 { (1, 0) } else { (0, behind) };
 
     let pairs = graph.entries.iter().zip(&mut lowered);
     let donated = if options.external { donated } else { &[] };
@@ -267,7 +290,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
             false => patches::solve(entry, &problem, options.overlap, &budget)?,
         };
         let unaided = solution.arena;
-        let limit = options.ram.map(|ram| (ram, ram.saturating_sub(places.arena_base)));
+        let limit = options.ram.map(|ram| (ram, ram.saturating_sub(behind)));
         // A graph in patches was made to fit already; its problem is not one of single steps.
         if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit && entry.groups.is_empty()) {
             let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
@@ -281,8 +304,8 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
                     return Err(PlanError::Ram(Box::new(Shortage {
                         entry: named.name.clone(),
                         limit: ram,
-                        least: places.arena_base + short.least,
-                        unaided: places.arena_base + unaided,
+                        least: behind + short.least,
+                        unaided: behind + unaided,
                         state: state_bytes,
                         step,
                         name,
@@ -299,8 +322,20 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         });
         solved.push(solution);
     }
-    let arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
-    let ram_bytes = if arena_bytes == 0 { state_bytes } else { places.arena_base + arena_bytes };
+    let mut arena_bytes = solved.iter().map(|s| s.arena).max().unwrap_or(0);
+    let mut ram_bytes = if arena_bytes == 0 { state_bytes } else { behind + arena_bytes };
+    let mut banks = match places.arena_bank {
+        0 => Vec::from_iter(Some(ram_bytes).filter(|&bytes| bytes > 0)),
+        _ => vec![state_bytes, arena_bytes],
+    };
+    if ram_bytes > options.rooms[0].bytes
+        && let Some(spread) = spread(&lowered, &solved, options, behind)?
+    {
+        Spread { solved, sizes: banks } = spread;
+        arena_bytes = banks.iter().sum();
+        ram_bytes = behind + arena_bytes;
+        banks[0] += behind;
+    }
     let entries: Vec<PlannedEntry> =
         (graph.entries.iter().zip(&lowered).zip(solved.iter().zip(again.iter().zip(over))))
             .map(|((entry, lowered), (solution, (again, over)))| {
@@ -339,7 +374,7 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         states: &states,
         constants_bytes,
         state_bytes,
-        ram_bytes,
+        banks: &banks,
     })?;
     Ok(Planned {
         target: options.target,
@@ -348,6 +383,9 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         state_bytes,
         arena_bytes,
         ram_bytes,
+        shared_arena: options.shared_arena,
+        arena_base: (places.arena_bank, places.arena_base),
+        banks,
         kernels,
         operands,
         bytes,
@@ -356,7 +394,9 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
 
 /// Where everything outside the arena lies.
 pub(crate) struct Places {
-    /// Where the arena begins in bank 0: after the state.
+    /// The bank of the arena: that of the state, or the next.
+    pub arena_bank: u8,
+    /// Where the arena begins in its bank: after the state, if that lies there.
     pub arena_base: u64,
     /// Offset of each state in bank 0.
     pub states: Vec<u64>,
@@ -365,10 +405,23 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// The place `offset` bytes into the arena.
+    pub(crate) fn in_arena(&self, offset: u64) -> Option<Place> {
+        match spill::split(offset) {
+            (0, offset) => Place::new(self.arena_bank, self.arena_base + offset),
+            (bank, offset) => Place::new(bank, offset),
+        }
+    }
+
+    /// The same as a bank and an offset there, for reports.
+    fn told(&self, offset: u64) -> (u8, u64) {
+        self.in_arena(offset).map_or((0, 0), |place| (place.bank(), place.offset()))
+    }
+
     /// The place of `storage` in an entry.
     pub(crate) fn place(&self, storage: Storage, solution: &solve::Solution) -> Option<Place> {
         match storage {
-            Storage::Buffer(b) => Place::new(0, self.arena_base + solution.offsets[b]),
+            Storage::Buffer(b) => self.in_arena(solution.offsets[b]),
             Storage::State(s) => Place::new(0, self.states[s]),
             Storage::Constant(c) => Place::new(kiln_core::plan::CONSTANTS, self.constants[c]),
             Storage::External(slot) => Place::new(kiln_core::plan::EXTERNAL, slot as u64),
@@ -384,6 +437,48 @@ const MAX_WORK: u64 = 8_000_000_000;
 fn bounded(budget: &Budget, problem: &Problem) -> Budget {
     let size = (problem.steps.len() + problem.buffers.len()).max(1) as u64;
     Budget { nodes: budget.nodes.min(MAX_WORK / (size * size)) }
+}
+
+/// What [`spread`] finds.
+struct Spread {
+    solved: Vec<solve::Solution>,
+    sizes: Vec<u64>,
+}
+
+/// The entries spread over several banks, and how much of each bank the largest takes; `None` where there are not several, or
+/// they are too small.
+fn spread(
+    entries: &[Lowered],
+    solved: &[solve::Solution],
+    options: &Options,
+    behind: u64,
+) -> Result<Option<Spread>, PlanError> {
+    let mut rooms: Vec<(u8, Room)> = (0..).zip(options.rooms).filter(|(_, room)| room.bytes > 0).collect();
+    // A graph in patches was made to fit already.
+    let patched = entries.iter().any(|entry| !entry.groups.is_empty());
+    if rooms.len() < 2 || patched || options.external || options.shared_arena || options.ram.is_some() {
+        return Ok(None);
+    }
+    // In each the order of the board's file.
+    rooms.sort_by_key(|(_, room)| !room.fast);
+    let before = |bank| if bank == 0 { behind } else { 0 };
+    if rooms.iter().any(|&(bank, room)| room.free < before(bank)) {
+        return Ok(None);
+    }
+    let rooms: Vec<(u8, u64)> = rooms.iter().map(|&(bank, room)| (bank, room.free - before(bank))).collect();
+    let (mut spread, mut sizes) = (Vec::new(), vec![0; MAX_BANKS]);
+    for (entry, solution) in entries.iter().zip(solved) {
+        let problem = problem(entry, options.overlap);
+        // Many problems are solved for one.
+        let budget = Budget { nodes: bounded(&options.budget, &problem).nodes / 16 };
+        let found = spill::spill(&problem, solution, &spill::touched(entry), &rooms, &budget)?;
+        let Some(found) = found else { return Ok(None) };
+        sizes.iter_mut().zip(&found.banks).for_each(|(size, &bytes)| *size = bytes.max(*size));
+        spread.push(found.solution);
+    }
+    let used = sizes.iter().rposition(|&bytes| bytes > 0).map_or(1, |last| last + 1);
+    sizes.truncate(used);
+    Ok(Some(Spread { solved: spread, sizes }))
 }
 
 /// The memory problem of an entry.
@@ -497,12 +592,14 @@ fn report_tensors(
     let mut tensors = Vec::new();
     for (index, buffer) in entry.buffers.iter().enumerate().filter(|(_, buffer)| buffer.part.is_none()) {
         let live = solution.live[index];
+        let (bank, offset) = places.told(solution.offsets[index]);
         tensors.push(PlannedTensor {
             name: buffer.name.clone(),
             value: Some(buffer.value),
             ty: Some(graph.value(buffer.value).ty),
             region: Region::Arena,
-            offset: places.arena_base + solution.offsets[index],
+            bank,
+            offset,
             bytes: buffer.bytes,
             first_step: live.first,
             last_step: live.last,
@@ -510,13 +607,15 @@ fn report_tensors(
     }
     for (position, &step) in solution.order.iter().enumerate() {
         let Some(offset) = solution.scratch_offsets[step] else { continue };
+        let (bank, offset) = places.told(offset);
         let step = &entry.steps[step];
         tensors.push(PlannedTensor {
             name: format!("{} (scratch)", step.name),
             value: None,
             ty: None,
             region: Region::Scratch,
-            offset: places.arena_base + offset,
+            bank,
+            offset,
             bytes: scratch_bytes(&step.scratch, step.kernel.scratch_align()),
             first_step: position,
             last_step: position,
@@ -539,6 +638,7 @@ fn report_tensors(
             value: Some(id),
             ty: Some(value.ty),
             region: Region::State,
+            bank: 0,
             offset,
             bytes: value.ty.bytes().unwrap_or(0),
             first_step: 0,
@@ -553,6 +653,7 @@ fn report_tensors(
             value: None,
             ty: None,
             region: Region::Constants,
+            bank: kiln_core::plan::CONSTANTS,
             offset,
             bytes: constant.bytes.len() as u64,
             first_step,

@@ -5,6 +5,7 @@
 mod extents;
 mod load;
 mod memory;
+mod parked;
 mod session;
 mod soundness;
 mod steps;

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use kiln_boards::Board;
-use kiln_codegen::fit::shortages;
+use kiln_codegen::fit::{options_for, shortages};
 use kiln_codegen::model_crate::{ModelCrate, identifier};
-use kiln_codegen::target_of;
 use kiln_planner::Options;
 
 use crate::BuildError;
@@ -22,6 +21,7 @@ pub struct Model {
     path: PathBuf,
     name: Option<String>,
     board: Option<String>,
+    shared_arena: bool,
 }
 
 /// A model that was planned, and what it needs.
@@ -48,7 +48,7 @@ struct Surroundings {
 impl Model {
     /// A model file, `.tflite` or `.kiln` with its graph; its path is relative to the package.
     pub fn new(path: impl Into<PathBuf>) -> Model {
-        Model { path: path.into(), name: None, board: None }
+        Model { path: path.into(), name: None, board: None, shared_arena: false }
     }
 
     /// What the module is called; by default, what the file is called, or its folder where that is `model`; or what a
@@ -65,6 +65,13 @@ impl Model {
     /// built for: its plan also runs on this computer, so that `cargo test` runs what the board gets, byte for byte.
     pub fn board(mut self, board: impl Into<String>) -> Model {
         self.board = Some(board.into());
+        self
+    }
+
+    /// Keeps the model's state apart from its arena, which models that take turns share: the module then has `Parked`, as a
+    /// crate from `kiln compile --shared-arena` does.
+    pub fn shared_arena(mut self) -> Model {
+        self.shared_arena = true;
         self
     }
 
@@ -107,7 +114,8 @@ impl Model {
             return Err(BuildError::Name { name: name.clone(), instead });
         }
         graph.name = instead;
-        let planned = file.plan(&graph, &Options::for_target(target_of(&board)))?;
+        let options = Options { shared_arena: self.shared_arena, ..options_for(&board) };
+        let planned = file.plan(&graph, &options)?;
         let short = shortages(&planned, &board);
         if !short.is_empty() {
             return Err(BuildError::DoesNotFit { model: self.path.clone(), board: board.name, short });

@@ -65,6 +65,9 @@ pub struct PlanArgs {
     /// Feed the first input by rows during the run, so that it is nowhere whole; with --ram
     #[arg(long, requires = "ram")]
     pub feed: bool,
+    /// Keep state apart from the arena, which models that take turns share
+    #[arg(long, conflicts_with = "feed")]
+    pub shared_arena: bool,
 }
 
 /// Arguments of `kiln run`.
@@ -164,6 +167,9 @@ pub struct CompileArgs {
     /// Write a static library for the board, and a C header, in place of the Rust crate
     #[arg(long)]
     pub c: bool,
+    /// Keep state apart from the arena, which models that take turns share
+    #[arg(long, conflicts_with_all = ["c", "feed"])]
+    pub shared_arena: bool,
     /// What names in the code are made from; by default what reports call the model
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -42,8 +42,17 @@ impl Fitted {
     /// The file can't be read or planned, or the plan does not fit the board or those bytes: which region is
     /// short, by how much, and what is to blame.
     pub fn read(path: &Path, board: &Board, wanted: Wanted) -> Result<Fitted, CliError> {
+        Fitted::read_with(path, board, wanted, &Options::for_target(target_of(board)))
+    }
+
+    /// The same, planned with `options` for the board: in several regions of RAM, for instance.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Fitted::read`].
+    pub fn read_with(path: &Path, board: &Board, wanted: Wanted, options: &Options) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
-        let placed = Placed::within(&file, file.graph()?, board, wanted)?;
+        let placed = Placed::within(&file, file.graph()?, options, wanted)?;
         check_within(&file, &placed.planned, board, wanted.ram, placed.least)?;
         let Placed { graph, planned, .. } = placed;
         Ok(Fitted { file, graph, planned })
@@ -92,7 +101,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Plans a graph of `file` for a board. Where it takes more than `ram` bytes, its first operators run in patches if that is
+    /// Plans a graph of `file` with `options`. Where it takes more than `ram` bytes, its first operators run in patches if that is
     /// enough; else values are computed again; else it stays as it is.
     ///
     /// # Errors
@@ -103,10 +112,12 @@ impl Placed {
     pub(crate) fn within(
         file: &ModelFile,
         graph: Graph,
-        board: &Board,
+        options: &Options,
         Wanted { ram, feed }: Wanted,
     ) -> Result<Placed, CliError> {
-        let options = Options { feed, ..Options::for_target(target_of(board)) };
+        // Within so many bytes one region counts.
+        let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
+        let options = Options { feed, rooms, ..*options };
         let planned = file.plan(&graph, &options)?;
         let Some(limit) = ram.filter(|&ram| feed || planned.ram_bytes > ram) else {
             return Ok(Placed { graph, planned, patches: None, least: None });

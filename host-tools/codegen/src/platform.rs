@@ -1,6 +1,7 @@
 //! What firmware is made with on each kind of board: Kiln's crate for it and the linker's scripts.
 
-use kiln_boards::{Board, MemoryKind};
+use kiln_boards::{Board, MemoryKind, MemoryRegion};
+use kiln_core::MAX_BANKS;
 
 /// What a firmware crate needs beside its model. Every platform's crate offers `Replay`, `Setup`, `Exit`, `exit`,
 /// `replay_and_exit`, `dump_and_exit` and `profile_and_exit`, and has start-up code that calls the symbol `main`.
@@ -78,7 +79,7 @@ impl Platform {
                     &format!("  {name} ({access}) : ORIGIN = 0x{:08x}, LENGTH = 0x{:x}\n", region.start, region.bytes);
             }
         }
-        text + "}\n" + self.aliases
+        text + "}\n" + self.aliases + &banks(board)
     }
 
     /// The firmware's build script: tells the linker its scripts.
@@ -99,6 +100,23 @@ fn main() {{
 "#
         )
     }
+}
+
+/// The section of a bank of RAM that is not the first.
+pub(crate) fn bank_section(bank: usize) -> String {
+    format!(".kiln_bank{bank}")
+}
+
+/// Sections in the regions of RAM beside the main one, for plans that are spread over several. Start-up code neither loads
+/// nor clears them.
+fn banks(board: &Board) -> String {
+    let regions = board.regions(MemoryKind::Ram).take(MAX_BANKS).enumerate().skip(1);
+    let one = |(bank, region): (usize, &MemoryRegion)| {
+        let section = bank_section(bank);
+        format!("  {section} (NOLOAD) : ALIGN(16) {{ *({section}); }} > {}\n", region.name)
+    };
+    let sections: String = regions.map(one).collect();
+    if sections.is_empty() { sections } else { format!("\nSECTIONS\n{{\n{sections}}} INSERT AFTER .bss;\n") }
 }
 
 #[cfg(test)]

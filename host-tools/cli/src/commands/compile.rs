@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use kiln_boards::Board;
 use kiln_codegen::c_library::{CFiles, CLibrary};
+use kiln_codegen::fit::{is_spread, options_for};
 use kiln_codegen::model_crate::{ModelCrate, identifier};
 use kiln_codegen::package::Optimize;
-use kiln_codegen::{sources, whole_file};
+use kiln_codegen::{sources, target_of, whole_file};
+use kiln_planner::Options;
 
 use crate::args::CompileArgs;
 use crate::model::{Fitted, Wanted};
@@ -18,7 +20,11 @@ type Written = (PathBuf, Vec<u8>);
 /// Writes a model's crate, or its library and header, and its `.kiln` file into a directory.
 pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let board = Board::load(&args.board)?;
-    let mut model = Fitted::read(&args.model, &board, Wanted { ram: args.ram, feed: args.feed })?;
+    let wanted = Wanted { ram: args.ram, feed: args.feed };
+    // The C library works in one piece of memory.
+    let options = if args.c { Options::for_target(target_of(&board)) } else { options_for(&board) };
+    let options = Options { shared_arena: args.shared_arena, ..options };
+    let mut model = Fitted::read_with(&args.model, &board, wanted, &options)?;
     if let Some(name) = &args.name {
         model.rename(name)?;
     }
@@ -30,11 +36,18 @@ pub fn run(args: &CompileArgs) -> Result<Outcome, CliError> {
     let Fitted { file, planned, .. } = &model;
     let path = PathBuf::from(format!("{}.kiln", file.name));
     let bytes = model.kiln_bytes(&board, !args.no_graph, &args.out.join(&path))?;
+    let ram = match planned.shared_arena {
+        true => format!("an arena of {} to share, {} of state", planned.arena_bytes, planned.state_bytes),
+        false if is_spread(planned) => {
+            let banks: Vec<String> = planned.banks.iter().map(u64::to_string).collect();
+            format!("{} of RAM ({})", planned.ram_bytes, banks.join(" + "))
+        }
+        false => format!("{} of RAM", planned.ram_bytes),
+    };
     let done = format!(
-        "{what} in {}: {} bytes of plan and constants, {} of RAM\n{}: {} bytes\n",
+        "{what} in {}: {} bytes of plan and constants, {ram}\n{}: {} bytes\n",
         args.out.display(),
         planned.bytes.len(),
-        planned.ram_bytes,
         args.out.join(&path).display(),
         bytes.len()
     );

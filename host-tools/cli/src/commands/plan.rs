@@ -1,8 +1,8 @@
 //! `kiln plan`.
 
 use kiln_boards::Board;
-use kiln_codegen::{target_of, whole_file};
-use kiln_core::TargetId;
+use kiln_codegen::fit::{is_spread, options_for};
+use kiln_codegen::whole_file;
 use kiln_passes::Cleaned;
 use kiln_planner::{Options, Planned};
 
@@ -24,7 +24,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     let boards = if all { Board::all()? } else { vec![Board::load(&args.board)?] };
     let file = ModelFile::read(&args.model)?;
-    let reports = reports(&file, &file.cleaned()?, &boards, Wanted { ram: args.ram, feed: args.feed })?;
+    let reports = reports(&file, &file.cleaned()?, &boards, args)?;
     let fits = if all { fits_any(&reports) } else { reports.iter().all(|r| r.fits) };
     match &reports[..] {
         [one] if !all => {
@@ -47,22 +47,35 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     Err(CliError::Failed(format!("{}: the model fits none of the boards", file.path.display())))
 }
 
-/// A report for each board; the plan is the same for boards of one CPU family, unless RAM is short.
-fn reports(file: &ModelFile, cleaned: &Cleaned, boards: &[Board], wanted: Wanted) -> Result<Vec<PlanReport>, CliError> {
-    let Wanted { ram, feed } = wanted;
-    let mut plans: Vec<(TargetId, Planned)> = Vec::new();
+/// A report for each board.
+fn reports(
+    file: &ModelFile,
+    cleaned: &Cleaned,
+    boards: &[Board],
+    args: &PlanArgs,
+) -> Result<Vec<PlanReport>, CliError> {
+    let Wanted { ram, feed } = Wanted { ram: args.ram, feed: args.feed };
+    let mut plans: Vec<(Options, Planned)> = Vec::new();
     let mut reports = Vec::with_capacity(boards.len());
     for board in boards {
-        let target = target_of(board);
-        if !plans.iter().any(|(t, _)| *t == target) {
-            plans.push((target, file.plan(&cleaned.graph, &Options::for_target(target))?));
+        let options = Options { shared_arena: args.shared_arena, ..options_for(board) };
+        // Within `--ram` one region counts.
+        let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
+        let options = Options { rooms, ..options };
+        // A plan is the same for boards of one CPU family, unless it must be spread over their regions.
+        let whole =
+            |planned: &Planned| !is_spread(planned) && (rooms[0].bytes == 0 || planned.ram_bytes <= rooms[0].bytes);
+        let same =
+            |(of, planned): &&(Options, Planned)| of.target == options.target && (of.rooms == rooms || whole(planned));
+        if !plans.iter().any(|plan| same(&plan)) {
+            plans.push((options, file.plan(&cleaned.graph, &options)?));
         }
-        let planned = plans.iter().filter(|(t, _)| *t == target);
-        for (_, planned) in planned {
+        if let Some((_, planned)) = plans.iter().find(same) {
             let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
             reports.push(match plain.ram.limit.filter(|&limit| feed || ram.is_some() && plain.ram.total > limit) {
                 Some(limit) => {
-                    let placed = Placed::within(file, cleaned.graph.clone(), board, Wanted { ram: Some(limit), feed })?;
+                    let wanted = Wanted { ram: Some(limit), feed };
+                    let placed = Placed::within(file, cleaned.graph.clone(), &options, wanted)?;
                     let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
                     report.ram.least = placed.least;
                     report.patches = placed.patches.map(Patches::from);

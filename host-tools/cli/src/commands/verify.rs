@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use kiln_boards::{Board, Place};
+use kiln_codegen::fit::options_for;
 use kiln_codegen::sources;
 
 use crate::args::VerifyArgs;
@@ -21,7 +22,8 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, CliError> {
         )));
     }
     let folder = Folder::read(&args.dir).map_err(bad)?;
-    let Fitted { graph, planned, .. } = Fitted::read(&folder.model, &board, Wanted { ram: args.ram, feed: args.feed })?;
+    let wanted = Wanted { ram: args.ram, feed: args.feed };
+    let Fitted { graph, planned, .. } = Fitted::read_with(&folder.model, &board, wanted, &options_for(&board))?;
     let root = if board.is_host() { Path::new("").to_owned() } else { sources::root()? };
     let result = replay(&folder, &graph, &planned, &board, &root, &mut |line| console::progress(line));
     let result = result.map_err(bad)?;

@@ -73,6 +73,25 @@ pub struct Ram {
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<u64>,
+    /// Whether models that take turns can share the arena, and the state lies apart; not there otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_arena: bool,
+    /// The regions that the plan is spread over, by bank; not there where one holds it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub banks: Vec<Bank>,
+}
+
+/// A region of RAM over several of which a plan is spread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Bank {
+    /// The board's region.
+    pub region: String,
+    /// Bytes of the arena that lie there.
+    pub arena: u64,
+    /// Those and the state, where it lies there.
+    pub total: u64,
+    /// The region's bytes.
+    pub limit: u64,
 }
 
 /// What an entry computes again, in place of keeping it.
@@ -214,7 +233,10 @@ pub struct Tensor {
     pub kind: Kind,
     /// Where it lies.
     pub region: Region,
-    /// Bytes from the region's first byte.
+    /// The bank, where the plan is spread over several: [`Ram::banks`]. 0 is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bank: u8,
+    /// Bytes from the region's first byte, or the bank's.
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
@@ -281,6 +303,10 @@ pub struct AllBoards {
     pub model: String,
     /// One report a board.
     pub boards: Vec<PlanReport>,
+}
+
+fn is_zero(bank: &u8) -> bool {
+    *bank == 0
 }
 
 /// A report as the text that is printed.

@@ -12,14 +12,14 @@ mod time;
 
 use std::collections::HashMap;
 
-use kiln_boards::{Board, MemoryKind};
-use kiln_codegen::fit::{Needs, main_region};
+use kiln_boards::{Board, MemoryKind, MemoryRegion};
+use kiln_codegen::fit::{Needs, is_spread, main_region, ram_regions};
 use kiln_kernels::instructions::step_instructions;
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor};
 use kiln_target_host::RunError;
 
 use crate::CliError;
-use json::{Again, Fed, Flash, Kind, Peak, PlanReport, Ram, Region, Removed, Short, Step, Tensor};
+use json::{Again, Bank, Fed, Flash, Kind, Peak, PlanReport, Ram, Region, Removed, Short, Step, Tensor};
 use operands::Operands;
 
 /// The report on `planned`, from whose graph cleaning took `removed`, for `board`, whose RAM counts as at most `ram`
@@ -52,12 +52,20 @@ pub fn report(
         outputs: windows.outputs.iter().map(|&t| name(t)).collect(),
         scratch: step.scratch,
     });
-    let arena_base = planned.ram_bytes.saturating_sub(planned.arena_bytes);
     let tensors = entry.tensors.iter().zip(&names).enumerate();
-    let tensors = tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), arena_base));
+    let tensors =
+        tensors.map(|(index, (tensor, name))| tensor_row(tensor, name, operands.kind(index), planned.arena_base));
     let needs = Needs::of(planned);
     let (ram_region, flash_region) = (main_region(board, MemoryKind::Ram), main_region(board, MemoryKind::Flash));
-    let ram_bytes = ram_region.map(|r| r.bytes);
+    let banks = banks(planned, board);
+    let ram_bytes = match &banks[..] {
+        [] => ram_region.map(|r| r.bytes),
+        several => Some(several.iter().map(|bank| bank.limit).sum()),
+    };
+    let ram_name = match &banks[..] {
+        [] => ram_region.map(|r| r.name.clone()),
+        several => Some(several.iter().map(|bank| bank.region.as_str()).collect::<Vec<_>>().join(" + ")),
+    };
     let mut report = PlanReport {
         format: json::FORMAT,
         model: model.to_owned(),
@@ -72,8 +80,10 @@ pub fn report(
             io: operands.io,
             total: needs.ram,
             limit: ram_bytes.into_iter().chain(ram).min(),
-            region: ram_region.map(|r| r.name.clone()),
+            region: ram_name,
             least: None,
+            shared_arena: planned.shared_arena,
+            banks,
         },
         flash: Flash {
             constants: planned.constants_bytes,
@@ -100,6 +110,19 @@ pub fn report(
     Ok(report)
 }
 
+/// The regions a plan is spread over; empty where it is in one.
+fn banks(planned: &Planned, board: &Board) -> Vec<Bank> {
+    let regions = if is_spread(planned) { ram_regions(planned, board) } else { Vec::new() };
+    let (_, state) = planned.arena_base;
+    let bank = |(number, (region, total)): (usize, (&MemoryRegion, u64))| Bank {
+        region: region.name.clone(),
+        arena: if number == 0 { total.saturating_sub(state) } else { total },
+        total,
+        limit: region.bytes,
+    };
+    regions.into_iter().enumerate().map(bank).collect()
+}
+
 /// What an entry computes again.
 fn again(entry: &PlannedEntry) -> Option<Again> {
     let again = Some(entry.again).filter(|again| again.steps > 0)?;
@@ -116,10 +139,11 @@ fn shortages(report: &PlanReport) -> Vec<Short> {
     short.collect()
 }
 
-fn tensor_row(tensor: &PlannedTensor, name: &str, kind: Kind, arena_base: u64) -> Tensor {
+fn tensor_row(tensor: &PlannedTensor, name: &str, kind: Kind, arena_base: (u8, u64)) -> Tensor {
     use kiln_planner::Region as Planned;
     let (region, offset) = match tensor.region {
-        Planned::Arena | Planned::Scratch => (Region::Arena, tensor.offset.saturating_sub(arena_base)),
+        Planned::Arena | Planned::Scratch if tensor.bank != arena_base.0 => (Region::Arena, tensor.offset),
+        Planned::Arena | Planned::Scratch => (Region::Arena, tensor.offset.saturating_sub(arena_base.1)),
         Planned::State => (Region::State, tensor.offset),
         Planned::Constants => (Region::Constants, tensor.offset),
     };
@@ -127,6 +151,8 @@ fn tensor_row(tensor: &PlannedTensor, name: &str, kind: Kind, arena_base: u64) -
         name: name.to_owned(),
         kind,
         region,
+        // What is in one bank, beside the state or not, says no bank.
+        bank: if region == Region::Arena { tensor.bank.saturating_sub(arena_base.0) } else { 0 },
         offset,
         bytes: tensor.bytes,
         first_step: tensor.first_step,
@@ -176,6 +202,7 @@ mod tests {
             value: None,
             ty: None,
             region: kiln_planner::Region::Arena,
+            bank: 0,
             offset: 0,
             bytes: 1,
             first_step: 0,

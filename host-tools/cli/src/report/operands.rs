@@ -2,7 +2,7 @@
 //! constants and values behind a view have no other name there.
 
 use kiln_core::Error;
-use kiln_core::plan::{CONSTANTS, OperandRecord, Place, Plan};
+use kiln_core::plan::{OperandRecord, Place, Plan};
 use kiln_planner::{Planned, PlannedEntry, PlannedTensor, Region};
 use kiln_target_host::AlignedBytes;
 
@@ -80,8 +80,7 @@ fn kind(region: Region) -> Kind {
 fn find(entry: &PlannedEntry, place: Place, step: usize, wanted: Wanted) -> Option<usize> {
     let fits = |t: &PlannedTensor| {
         let bank_fits = match t.region {
-            Region::Constants => place.bank() == CONSTANTS,
-            Region::Arena | Region::State => place.bank() != CONSTANTS,
+            Region::Arena | Region::State | Region::Constants => place.bank() == t.bank,
             Region::Scratch => false,
         };
         bank_fits && (t.first_step..=t.last_step).contains(&step)

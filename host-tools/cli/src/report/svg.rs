@@ -33,6 +33,7 @@ const MARK: &str = "#b3261e";
 /// of class `bar`, over the steps it lives through; those that share bytes have one of class
 /// `shared` over what they share.
 pub fn svg(report: &PlanReport) -> String {
+    let report = &side_by_side(report);
     let axis = words::text_width(&bytes_text(layout::end(report)));
     let left = MARGIN + axis + 12.0;
     let layout = Layout::new(report, left, 0.0);
@@ -63,6 +64,15 @@ pub fn svg(report: &PlanReport) -> String {
     let bottom = notes::list(&mut canvas, &layout, MARGIN, below, width - 2.0 * MARGIN);
     let title = format!("Memory map of {} on {}", words::legible(&report.model), words::legible(&report.board));
     canvas.finish(&title, width, bottom + MARGIN)
+}
+
+/// The report with its banks, where the arena is spread over several, drawn one below another.
+fn side_by_side(report: &PlanReport) -> PlanReport {
+    let mut report = report.clone();
+    let below = |bank: u8| report.ram.banks.iter().take(bank.into()).map(|bank| bank.arena).sum::<u64>();
+    let moved: Vec<u64> = report.tensors.iter().map(|tensor| below(tensor.bank) + tensor.offset).collect();
+    report.tensors.iter_mut().zip(moved).for_each(|(tensor, offset)| tensor.offset = offset);
+    report
 }
 
 /// The steps' heads and the stripes under them.

@@ -8,6 +8,10 @@ use crate::console::Style;
 
 /// The whole report on one board.
 pub fn plan(report: &PlanReport, style: Style) -> String {
+    if !report.ram.banks.is_empty() {
+        let maps: String = (0..report.ram.banks.len()).map(|bank| bank_map(report, bank, style)).collect();
+        return format!("{}\n{}{maps}", header(report), steps(report, style));
+    }
     let map = map(report, style);
     let shared = if map.contains('▓') { "; ▓ is shared by a step's output and input" } else { "" };
     let map = match map.is_empty() {
@@ -15,6 +19,20 @@ pub fn plan(report: &PlanReport, style: Style) -> String {
         false => format!("\nArena, {} bytes{shared}\n{map}", thousands(report.ram.arena)),
     };
     format!("{}\n{}{map}", header(report), steps(report, style))
+}
+
+/// What of the arena lies in one of several banks.
+fn bank_map(report: &PlanReport, bank: usize, style: Style) -> String {
+    let Some(record) = report.ram.banks.get(bank) else { return String::new() };
+    let mut own = report.clone();
+    own.tensors.retain(|tensor| tensor.region != Region::Arena || usize::from(tensor.bank) == bank);
+    own.ram.arena = record.arena;
+    let map = map(&own, style);
+    if map.is_empty() {
+        return String::new();
+    }
+    let shared = if map.contains('▓') { "; ▓ is shared by a step's output and input" } else { "" };
+    format!("\nArena in {}, {} bytes{shared}\n{map}", printable(&record.region), thousands(record.arena))
 }
 
 fn header(report: &PlanReport) -> String {
@@ -27,12 +45,18 @@ fn header(report: &PlanReport) -> String {
         }
     };
     let mut text = format!("{} on {} ({}): {verdict}\n", printable(&report.model), report.board, report.target);
+    // Models that take turns need the largest of their arenas, but each one's state.
+    let (turns, apart) = if ram.shared_arena { (", for models to share by turns", ", apart") } else { ("", "") };
     text.push_str(&format!(
-        "RAM    {}\n       arena {}, {arena}; state {}\n",
+        "RAM    {}\n       arena {}, {arena}{turns}; state {}{apart}\n",
         of(ram.total, ram.limit, ram.region.as_deref()),
         thousands(ram.arena),
         thousands(ram.state),
     ));
+    for bank in &ram.banks {
+        let name = Some(bank.region.as_str());
+        text.push_str(&format!("       spread: {}\n", of(bank.total, Some(bank.limit), name)));
+    }
     text.push_str(&format!(
         "Flash  {}\n       constants {}, plan records {}{}\n",
         of(flash.total, flash.limit, flash.region.as_deref()),

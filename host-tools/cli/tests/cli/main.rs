@@ -14,6 +14,7 @@ mod pictures;
 mod profile;
 mod quantize;
 mod real_boards;
+mod regions;
 mod snapshots;
 mod support;
 mod synthetic;

@@ -1,8 +1,12 @@
 //! The glue between a model's crate and replay firmware.
 
+use std::fmt::Write as _;
+
 use kiln_planner::Planned;
 
 use super::names::Names;
+use crate::fit::is_spread;
+use crate::platform::bank_section;
 
 /// Items that define `model()` for firmware that replays the plan's main entry, and `setup()` for firmware that
 /// profiles it; `None` where the plan has no entry. They expect `Replay` and `Setup` in scope, and `platform`,
@@ -12,6 +16,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let index = planned.entries.iter().position(|entry| std::ptr::eq(entry, main))?;
     let names = Names::new(&planned.entries).entries.into_iter().nth(index)?;
     let krate = package.replace('-', "_");
+    let (bank_statics, banks) = banks(planned, &krate);
     let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
     let (run, run_dumping) = match &names.method {
         Some(run) if fed.is_some() => {
@@ -75,7 +80,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     use {krate}::{{ARENA_BYTES, Arena, Model}};{traits}
 
     static mut ARENA: Arena = Arena::new();
-
+{bank_statics}
     struct Replayed<'a>(Model<'a>{held});
 {feeding}
     impl Replay for Replayed<'_> {{
@@ -119,7 +124,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     // Kept out of the replay loop, so that the code a model needs can be told from the firmware's own.
     #[inline(never)]
     fn set_up(arena: &mut Arena) -> Replayed<'_> {{
-        match Model::new(arena) {{
+        match Model::new(arena{banks}) {{
             Ok(model) => Replayed(model{holds}),
             Err(_) => platform::exit(platform::Exit::Model),
         }}
@@ -140,4 +145,34 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
         input_arms = arms(&names.inputs, "_mut().as_mut_bytes()", fed),
         output_arms = arms(&names.outputs, "().as_bytes()", None),
     ))
+}
+
+/// The statics of banks beside the first, and how they are handed over.
+fn banks(planned: &Planned, krate: &str) -> (String, String) {
+    let (mut statics, mut arguments) = (String::new(), String::new());
+    if !is_spread(planned) {
+        return (statics, arguments);
+    }
+    for bank in 1..planned.banks.len() {
+        let section = bank_section(bank);
+        let _ = write!(
+            statics,
+            r#"
+    // Start-up code does not clear it.
+    #[unsafe(link_section = "{section}")]
+    static mut BANK{bank}: core::mem::MaybeUninit<{krate}::Bank{bank}> = core::mem::MaybeUninit::uninit();
+
+    fn bank{bank}() -> &'static mut {krate}::Bank{bank} {{
+        // SAFETY: it is called once, at start-up, so this is the only reference there ever is; zeros are a bank.
+        unsafe {{
+            let bank = &mut *core::ptr::addr_of_mut!(BANK{bank});
+            bank.as_mut_ptr().write_bytes(0, 1);
+            bank.assume_init_mut()
+        }}
+    }}
+"#
+        );
+        let _ = write!(arguments, ", bank{bank}()");
+    }
+    (statics, arguments)
 }

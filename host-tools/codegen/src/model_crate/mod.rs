@@ -7,6 +7,7 @@
 mod glue;
 pub(crate) mod names;
 pub(crate) mod port;
+mod shared;
 mod source;
 pub(crate) mod text;
 mod trial;

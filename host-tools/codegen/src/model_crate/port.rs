@@ -29,6 +29,8 @@ pub(super) struct Port<'a> {
     pub value: &'a Value,
     /// Whether it lies in the plan's constants rather than in the arena.
     pub constant: bool,
+    /// Its offset in an arena that models share; `None` where it lies elsewhere, and in crates whose arena is their own.
+    pub in_arena: Option<u64>,
     /// Whether it lies nowhere, and is fed by rows.
     pub fed: bool,
 }
@@ -71,27 +73,79 @@ impl Port<'_> {
 
     /// The statement that finds its place.
     pub(super) fn find(&self, out: &mut String) {
-        let Port { name, entry: (entry, index), number, .. } = self;
+        let Port { name, entry: (_, index), .. } = self;
         if !self.has_place() {
             let _ = writeln!(out, "        let {name} = NonNull::dangling();");
             return;
         }
         let place = if self.constant { "place_or_constant" } else { "place" };
+        let _ = writeln!(out, "        let {name} = {place}(&session, {}, {index})?;", self.record());
+    }
+
+    /// The statement that finds its place outside an arena that is shared.
+    pub(super) fn find_kept(&self, out: &mut String) {
+        let Port { name, entry: (_, index), .. } = self;
+        let _ = writeln!(out, "        let {name} = kept(&session, {}, {index})?;", self.record());
+    }
+
+    /// The expression for its record in the plan, an `Option`.
+    fn record(&self) -> String {
+        let (entry, number) = (self.entry.0, self.number);
         let side = match self.side {
             Side::Input => "inputs",
             Side::Output => "outputs",
         };
-        let get = if *number == 0 { "first()".to_owned() } else { format!("get({number})") };
-        let _ = writeln!(out, "        let {name} = {place}(&session, {entry}.{side}.{get}, {index})?;");
+        let get = if number == 0 { "first()".to_owned() } else { format!("get({number})") };
+        format!("{entry}.{side}.{get}")
+    }
+
+    /// The methods that give access to it, in a crate whose arena is shared.
+    pub(super) fn turn_accessors(&self, out: &mut String) {
+        let (name, title) = (self.name, text::doc(&self.value.name));
+        let Value { ty, .. } = self.value;
+        let (element, count) = element(ty.dtype, ty.bytes().unwrap_or(0));
+        let offset = self.in_arena.unwrap_or(0);
+        let (side, when) = (self.side, self.when());
+        if side == Side::Input {
+            let _ = write!(
+                out,
+                "    /// {side:?} `{title}`; {when}.\n    \
+                 pub fn {name}_mut(&mut self) -> &mut {name}::Data {{\n        \
+                 self.session.array_mut::<{element}, {count}, {offset}>()\n    }}\n\n",
+            );
+        }
+        let body = match self.is_kept() {
+            true => format!(
+                "// SAFETY: `new` found this place outside the arena, of this size and alignment; nothing writes while\n        \
+                 // `self` is borrowed.\n        \
+                 unsafe {{ self.{name}.as_ref() }}"
+            ),
+            false => format!("self.session.array::<{element}, {count}, {offset}>()"),
+        };
+        let _ = write!(
+            out,
+            "    /// {side:?} `{title}`; {when}.\n    \
+             pub fn {name}(&self) -> &{name}::Data {{\n        {body}\n    }}\n\n",
+        );
+    }
+
+    /// Whether it lies in the state or the constants, where the arena is shared.
+    pub(super) fn is_kept(&self) -> bool {
+        self.has_place() && self.in_arena.is_none()
+    }
+
+    /// When it may be used.
+    fn when(&self) -> &'static str {
+        match self.side {
+            Side::Input => "fill it before every run: a run may overwrite it",
+            Side::Output => "valid after a run, until an input is filled or another entry runs",
+        }
     }
 
     /// The methods that give access to it.
     pub(super) fn accessors(&self, out: &mut String) {
         let (name, title) = (self.name, text::doc(&self.value.name));
-        let (side, when) = match self.side {
-            Side::Input => (Side::Input, "fill it before every run: a run may overwrite it"),
-            Side::Output => (Side::Output, "valid after a run, until an input is filled or another entry runs"),
-        };
+        let (side, when) = (self.side, self.when());
         if side == Side::Input {
             let _ = write!(
                 out,

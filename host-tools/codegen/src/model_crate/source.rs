@@ -7,6 +7,7 @@ use kiln_core::TargetId;
 use super::names::{EntryNames, Names};
 use super::port::{Port, Side, lies_in_constants};
 use super::{ModelCrate, text};
+use crate::fit::is_spread;
 
 /// What generated text is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +49,10 @@ impl ModelCrate<'_> {
         self.head(&mut text, &names, &ports, form);
         self.constants(&mut text);
         ports.iter().for_each(|port| port.module(&mut text));
+        if self.planned.shared_arena {
+            self.parked(&mut text, &names, &ports, &extents);
+            return text;
+        }
         self.model(&mut text, &names, &ports, &extents);
         if ports.iter().any(Port::has_place) {
             text.push_str(PLACE);
@@ -60,6 +65,7 @@ impl ModelCrate<'_> {
 
     fn ports<'a>(&'a self, names: &'a [EntryNames]) -> Vec<Port<'a>> {
         let mut ports = Vec::new();
+        let offsets = self.arena_offsets();
         for (index, (entry, names)) in self.planned.entries.iter().zip(names).enumerate() {
             let nodes = self.graph.entries.get(index);
             let sides = [(Side::Input, &entry.inputs, &names.inputs), (Side::Output, &entry.outputs, &names.outputs)];
@@ -72,6 +78,7 @@ impl ModelCrate<'_> {
                         number,
                         value: self.graph.value(id),
                         constant: side == Side::Output && lies_in_constants(self.graph, nodes, id),
+                        in_arena: offsets.get(ports.len()).copied().flatten(),
                         fed: side == Side::Input && entry.fed.is_some_and(|(fed, _)| fed == id),
                     });
                 }
@@ -84,34 +91,20 @@ impl ModelCrate<'_> {
     fn head(&self, out: &mut String, names: &[EntryNames], ports: &[Port<'_>], form: Form) {
         let planned = self.planned;
         let macs: u64 = planned.main_entry().map_or(0, |e| e.steps.iter().map(|s| s.cost.macs).sum());
-        let mut imports = String::new();
-        if !ports.is_empty() {
-            imports.push_str("use core::ptr::NonNull;\n\n");
-        }
-        if form == Form::Crate {
-            imports.push_str("pub use kiln_core;\n");
-        }
         let runs = names.iter().any(|n| n.method.is_some());
-        let places = ports.iter().any(Port::has_place);
-        match (runs, places) {
-            (true, true) => imports.push_str("use kiln_core::plan::{Entry, TensorRecord};\n"),
-            (true, false) => imports.push_str("use kiln_core::plan::Entry;\n"),
-            (false, true) => imports.push_str("use kiln_core::plan::TensorRecord;\n"),
-            (false, false) => {}
-        }
-        if ports.iter().any(|port| port.has_place() && port.constant) {
-            imports.push_str("use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};\n");
-        } else if places {
-            imports.push_str("use kiln_core::zerocopy::{FromBytes, IntoBytes};\n");
-        }
-        let feed = if ports.iter().any(|port| port.fed) { "Feed, " } else { "" };
-        let hook = if runs { "Hook, " } else { "" };
-        let _ = writeln!(imports, "use kiln_core::{{Error, {feed}{hook}Plan, Row, Session, TargetId}};");
+        let imports = match planned.shared_arena {
+            true => self.shared_imports(runs, ports, form),
+            false => imports(runs, ports, form),
+        };
+        let memory = match planned.shared_arena {
+            true => format!("{} bytes, shared; state: {} bytes", planned.arena_bytes, planned.state_bytes),
+            false => format!("{} bytes", planned.ram_bytes),
+        };
         let _ = write!(
             out,
             "{doc} The model `{name}`, planned by Kiln {version} for `{board}` ({target}).\n\
              {doc}\n\
-             {doc} Arena: {arena} bytes; constants: {constants} bytes; {macs} multiply-accumulates a run.\n\
+             {doc} Arena: {memory}; constants: {constants} bytes; {macs} multiply-accumulates a run.\n\
              {doc} Written by Kiln: changes are lost when it is written again.\n\
              {attributes}\n\
              {imports}\n",
@@ -121,7 +114,6 @@ impl ModelCrate<'_> {
             version = env!("CARGO_PKG_VERSION"),
             board = text::doc(self.board),
             target = target_name(planned.target),
-            arena = planned.ram_bytes,
             constants = planned.constants_bytes,
         );
     }
@@ -134,6 +126,23 @@ impl ModelCrate<'_> {
         let labels = text::array(&labels);
         // Where lines would be filled with short ones, rustfmt is kept away.
         let skip = if labels.starts_with("[\n") { "#[rustfmt::skip]\n" } else { "" };
+        let (sizes, memory) = match planned.shared_arena {
+            true => self.shared_memory(),
+            false => {
+                let (sizes, types) = self.more_banks();
+                let bytes = planned.banks.first().copied().unwrap_or(0);
+                let what = match is_spread(planned) {
+                    true => {
+                        "in the first bank: state, and of inputs, outputs and everything between what is touched most"
+                    }
+                    false => "a model works in: state, inputs, outputs and everything between",
+                };
+                (
+                    format!("/// Bytes of RAM {what}.\npub const ARENA_BYTES: usize = {bytes};\n\n{sizes}"),
+                    format!("{ARENA}{types}"),
+                )
+            }
+        };
         let _ = write!(
             out,
             "/// The plan's bytes, aligned as the core wants them.\n\
@@ -146,23 +155,15 @@ impl ModelCrate<'_> {
              pub const TARGET: TargetId = TargetId({target});\n\n\
              /// How many operands a step has at most.\n\
              pub const OPERANDS: usize = {operands};\n\n\
-             /// Bytes of RAM a model works in: state, inputs, outputs and everything between.\n\
-             pub const ARENA_BYTES: usize = {arena};\n\n\
+             {sizes}\
              /// The names of the classes, where the model has them.\n\
              {skip}pub const LABELS: [&str; {label_count}] = {labels};\n\n\
-             /// The memory a model works in.\n\
-             #[repr(C, align(16))]\n\
-             pub struct Arena([u8; ARENA_BYTES]);\n\n\
-             impl Arena {{\n    \
-                 /// Zeroed memory.\n    \
-                 pub const fn new() -> Arena {{\n        Arena([0; ARENA_BYTES])\n    }}\n}}\n\n\
-             impl Default for Arena {{\n    fn default() -> Arena {{\n        Arena::new()\n    }}\n}}\n\n",
+             {memory}",
             len = planned.bytes.len(),
             rows = text::array(&rows),
             count = planned.kernels.len(),
             target = planned.target.0,
             operands = planned.operands,
-            arena = planned.ram_bytes,
             label_count = self.graph.labels.len(),
         );
     }
@@ -189,12 +190,14 @@ impl ModelCrate<'_> {
                  unsafe impl Send for Model<'_> {}\n\n",
             );
         }
-        out.push_str(
-            "impl<'a> Model<'a> {\n    \
+        let (parameters, memory) = self.given();
+        let _ = write!(
+            out,
+            "impl<'a> Model<'a> {{\n    \
              /// Checks the plan (its checksum, its steps, the memory) and makes the model ready.\n    \
-             pub fn new(arena: &'a mut Arena) -> Result<Model<'a>, Error> {\n        \
+             pub fn new({parameters}) -> Result<Model<'a>, Error> {{\n        \
              let plan = Plan::load(&PLAN.0, TARGET)?;\n        \
-             let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;\n",
+             {memory}\n",
         );
         for (index, entry) in names.iter().enumerate() {
             let used = ports.iter().any(|port| port.entry.1 == index && port.has_place());
@@ -215,8 +218,56 @@ impl ModelCrate<'_> {
         for (index, entry) in names.iter().enumerate() {
             let outputs = ports.iter().filter(|p| p.entry.1 == index && p.side == Side::Output);
             let outputs: Vec<&str> = outputs.map(|p| p.name).collect();
-            run_methods(out, entry, &self.planned.entries[index].name, &outputs, fed(index));
+            let run = format!("run_with(&self.{}, hook)", entry.field);
+            run_methods(out, entry, &self.planned.entries[index].name, &outputs, fed(index), &run);
         }
+        self.last_methods(out, extents);
+    }
+
+    /// The banks beside the first where the plan is spread over several: their sizes and their types.
+    fn more_banks(&self) -> (String, String) {
+        let (mut sizes, mut types) = (String::new(), String::new());
+        for (bank, bytes) in self.banks() {
+            let _ = write!(
+                sizes,
+                "/// Bytes of bank {bank}, in region {bank} of the board's RAM if the first is number 0.\n\
+                 pub const BANK{bank}_BYTES: usize = {bytes};\n\n"
+            );
+            let _ = write!(
+                types,
+                "/// Memory for bank {bank}.\npub type Bank{bank} = kiln_core::Bank<BANK{bank}_BYTES>;\n\n"
+            );
+        }
+        (sizes, types)
+    }
+
+    fn banks(&self) -> impl Iterator<Item = (usize, u64)> {
+        let several = is_spread(self.planned);
+        self.planned.banks.iter().copied().enumerate().skip(1).filter(move |_| several)
+    }
+
+    /// The parameters of `new`, and the statement that makes a session of them.
+    fn given(&self) -> (String, String) {
+        if self.banks().next().is_none() {
+            let memory = "let session = Session::bounded(plan, &ROWS, &mut arena.0[..])?;";
+            return ("arena: &'a mut Arena".to_owned(), memory.to_owned());
+        }
+        let (mut parameters, mut list) = (vec!["arena: &'a mut Arena".to_owned()], "&mut arena.0[..]".to_owned());
+        for (bank, _) in self.banks() {
+            parameters.push(format!("bank{bank}: &'a mut Bank{bank}"));
+            let _ = write!(list, ", bank{bank}.bytes_mut()");
+        }
+        // On one line only as far as rustfmt has them so.
+        let parameters = match &parameters[..] {
+            [_, _] => parameters.join(", "),
+            more => more.iter().map(|one| format!("\n        {one},")).collect::<String>() + "\n    ",
+        };
+        let memory = format!("let memory = [{list}];\n        let session = Session::bounded(plan, &ROWS, memory)?;");
+        (parameters, memory)
+    }
+
+    /// The methods that are the same wherever a model's memory lies, and the end of their block.
+    pub(super) fn last_methods(&self, out: &mut String, extents: &[String]) {
         for (index, (extent, method)) in self.graph.extents.iter().zip(extents).enumerate() {
             let _ = write!(
                 out,
@@ -236,8 +287,61 @@ impl ModelCrate<'_> {
     }
 }
 
-/// The methods that run an entry.
-fn run_methods(out: &mut String, entry: &EntryNames, title: &str, outputs: &[&str], fed: Option<&str>) {
+/// The imports of a crate whose arena is its own.
+fn imports(runs: bool, ports: &[Port<'_>], form: Form) -> String {
+    let mut imports = String::new();
+    if !ports.is_empty() {
+        imports.push_str("use core::ptr::NonNull;\n\n");
+    }
+    if form == Form::Crate {
+        imports.push_str("pub use kiln_core;\n");
+    }
+    let places = ports.iter().any(Port::has_place);
+    match (runs, places) {
+        (true, true) => imports.push_str("use kiln_core::plan::{Entry, TensorRecord};\n"),
+        (true, false) => imports.push_str("use kiln_core::plan::Entry;\n"),
+        (false, true) => imports.push_str("use kiln_core::plan::TensorRecord;\n"),
+        (false, false) => {}
+    }
+    if ports.iter().any(|port| port.has_place() && port.constant) {
+        imports.push_str("use kiln_core::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};\n");
+    } else if places {
+        imports.push_str("use kiln_core::zerocopy::{FromBytes, IntoBytes};\n");
+    }
+    let feed = if ports.iter().any(|port| port.fed) { "Feed, " } else { "" };
+    let hook = if runs { "Hook, " } else { "" };
+    let _ = writeln!(imports, "use kiln_core::{{Error, {feed}{hook}Plan, Row, Session, TargetId}};");
+    imports
+}
+
+const ARENA: &str = "/// The memory a model works in.
+#[repr(C, align(16))]
+pub struct Arena([u8; ARENA_BYTES]);
+
+impl Arena {
+    /// Zeroed memory.
+    pub const fn new() -> Arena {
+        Arena([0; ARENA_BYTES])
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena::new()
+    }
+}
+
+";
+
+/// The methods that run an entry, by calling `run` of the session.
+pub(super) fn run_methods(
+    out: &mut String,
+    entry: &EntryNames,
+    title: &str,
+    outputs: &[&str],
+    fed: Option<&str>,
+    run: &str,
+) {
     let Some(name) = &entry.method else { return };
     let title = text::doc(title);
     let (about, parameter, hook) = match fed {
@@ -262,8 +366,7 @@ fn run_methods(out: &mut String, entry: &EntryNames, title: &str, outputs: &[&st
          pub fn {name}(&mut self{parameter}){result} {{\n        self.{name}_with(&mut {hook}){end}\n    }}\n\n    \
          /// Runs `{title}` and calls `hook` after each step: to pet a watchdog, to see what a layer produced.\n    \
          pub fn {name}_with<H: Hook>(&mut self, hook: &mut H){result} {{\n        \
-         self.session.run_with(&self.{field}, hook);\n{give}    }}\n\n",
-        field = entry.field,
+         self.session.{run};\n{give}    }}\n\n",
     );
 }
 

@@ -15,12 +15,12 @@ fn byte(i: usize, number: usize, round: usize) -> u8 {
     (i * 37 + number * 59 + round * 101) as u8
 }
 
-fn line(title: &str, bytes: &[u8]) -> String {
+pub(crate) fn line(title: &str, bytes: &[u8]) -> String {
     format!("{title} {bytes:?}")
 }
 
 /// Runs an entry and gives its outputs and what its steps wrote.
-fn run(runner: &mut Runner, graph: &Graph, entry: &str, round: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+pub(crate) fn run(runner: &mut Runner, graph: &Graph, entry: &str, round: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let sizes = graph.entry(entry).unwrap().inputs.iter().map(|&id| graph.value(id).ty.bytes().unwrap() as usize);
     let inputs: Vec<Vec<u8>> =
         sizes.enumerate().map(|(number, size)| (0..size).map(|i| byte(i, number, round)).collect()).collect();
@@ -28,7 +28,7 @@ fn run(runner: &mut Runner, graph: &Graph, entry: &str, round: usize) -> (Vec<Ve
     runner.run_recording(entry, &inputs).unwrap()
 }
 
-fn runner(planned: &Planned) -> Runner {
+pub(crate) fn runner(planned: &Planned) -> Runner {
     Runner::new(&planned.bytes).unwrap()
 }
 

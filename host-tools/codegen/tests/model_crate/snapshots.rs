@@ -10,7 +10,11 @@ use kiln_planner::{Options, plan};
 use crate::graphs;
 
 fn files(graph: &Graph, board: &str) -> Files {
-    let planned = plan(graph, &Options::for_target(TargetId::ARMV7EM)).unwrap();
+    files_with(graph, board, false)
+}
+
+fn files_with(graph: &Graph, board: &str, shared_arena: bool) -> Files {
+    let planned = plan(graph, &Options { shared_arena, ..Options::for_target(TargetId::ARMV7EM) }).unwrap();
     let model = ModelCrate { graph, planned: &planned, board, sources: Path::new("/src/kiln") };
     let mut files = model.files().unwrap();
     files.lib = files.lib.replace(concat!("Kiln ", env!("CARGO_PKG_VERSION")), "Kiln VERSION");
@@ -27,6 +31,11 @@ fn single() {
 #[test]
 fn stateful() {
     insta::assert_snapshot!("stateful-lib", files(&graphs::stateful(), "mps2-an386").lib);
+}
+
+#[test]
+fn sharing_an_arena() {
+    insta::assert_snapshot!("stateful-shared-lib", files_with(&graphs::stateful(), "mps2-an386", true).lib);
 }
 
 #[test]
@@ -54,7 +63,8 @@ fn odd() {
 fn lines_are_short_and_end_cleanly() {
     for graph in [graphs::single(), graphs::stateful(), graphs::awkward(), graphs::odd(), graphs::empty()] {
         let Files { lib, manifest, .. } = files(&graph, "board");
-        for line in lib.lines().chain(manifest.lines()) {
+        let shared = files_with(&graph, "board", true).lib;
+        for line in lib.lines().chain(shared.lines()).chain(manifest.lines()) {
             assert_eq!(line, line.trim_end(), "trailing space");
             assert!(line.chars().count() <= 120, "{} columns: {line}", line.chars().count());
         }

@@ -1,7 +1,8 @@
 //! A Cargo workspace of generated crates and a program that uses them.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
 use kiln_codegen::model_crate::ModelCrate;
@@ -23,11 +24,16 @@ impl Workspace {
     /// Adds the crate of a graph, planned for a microcontroller, and gives the plan.
     pub(crate) fn add(&mut self, graph: &Graph) -> Planned {
         let planned = plan(graph, &Options::for_target(TargetId::ARMV7EM)).unwrap();
+        self.add_planned(graph, &planned);
+        planned
+    }
+
+    /// Adds the crate of a graph that was planned.
+    pub(crate) fn add_planned(&mut self, graph: &Graph, planned: &Planned) {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-        let model = ModelCrate { graph, planned: &planned, board: "mps2-an386", sources: &sources };
+        let model = ModelCrate { graph, planned, board: "mps2-an386", sources: &sources };
         model.write(&self.directory.path().join(model.package())).unwrap();
         self.members.push(model.package());
-        planned
     }
 
     /// Writes the manifests, and a program that depends on every crate.
@@ -59,13 +65,27 @@ impl Workspace {
 
     /// Runs cargo in the workspace and gives what it put out; built files are kept between runs.
     pub(crate) fn cargo(&self, args: &[&str]) -> String {
-        let target: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("model-crates");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(args).current_dir(self.directory.path()).env("CARGO_TARGET_DIR", target);
-        let output = cargo.env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS").output().unwrap();
+        let output = self.output(args);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "cargo {}:\n{errors}", args.join(" "));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs cargo, which must fail, and gives what it says.
+    pub(crate) fn refused(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        assert!(!output.status.success(), "cargo {} went well", args.join(" "));
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        // The programs of all workspaces are called the same and lie in one directory: one at a time.
+        static BUILT: Mutex<()> = Mutex::new(());
+        let _alone = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let target: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("model-crates");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(args).current_dir(self.directory.path()).env("CARGO_TARGET_DIR", target);
+        cargo.env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS").output().unwrap()
     }
 
     /// Formats nothing, but fails where rustfmt would change the generated crates.

@@ -16,10 +16,11 @@ pub(crate) fn no_overlap_unproven(graph: &Graph, planned: &Planned) {
         let in_ram = |t: &&PlannedTensor| matches!(t.region, Region::Arena | Region::Scratch) && t.bytes > 0;
         let tensors: Vec<&PlannedTensor> = entry.tensors.iter().filter(in_ram).collect();
         for (i, a) in tensors.iter().enumerate() {
-            assert!(a.offset >= planned.state_bytes && a.offset + a.bytes <= planned.ram_bytes);
+            assert!(a.bank > 0 || a.offset >= planned.state_bytes);
+            assert!(a.offset + a.bytes <= planned.banks[a.bank as usize]);
             for b in &tensors[i + 1..] {
                 let together = a.first_step <= b.last_step && b.first_step <= a.last_step;
-                let shared = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+                let shared = a.bank == b.bank && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
                 if !together || !shared {
                     continue;
                 }

@@ -2,6 +2,7 @@
 
 mod again;
 mod assigns;
+mod banks;
 mod canaries;
 mod check;
 mod donate;
