@@ -69,7 +69,7 @@ unsafe fn run<F: Form>(call: &Call<'_>) {
             } else {
                 walk.gather_edges::<F>(tile.x, zeros);
             }
-            tile.run::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize);
+            tile.multiply::<F>(call.input(1).ptr, call.input(2).ptr, p.spatial.output.channels as usize);
         }
     }
 }

@@ -12,14 +12,14 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(16),
         run: 0.0,
-        step: 386.6,
+        step: 387.7,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [21.849, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [15.383, 0.000, 18.814, 118.167, 249.380, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
             RowInstructions { number: 2, each: [15.655, 0.000, 58.250, 99.798, 8.471, 1.370, 0.000, 0.000, 13244.016] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [9.000, 0.000, 0.000, 136.498, 43.078, 0.000, 0.000, 0.000, 62.410] },
+            RowInstructions { number: 3, each: [8.999, 0.000, 0.000, 136.459, 44.060, 0.000, 0.000, 0.000, 61.497] },
             // average_pool_s8
             RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.176, 1.208, 0.000, 0.000, 399.144] },
             // max_pool_s8
@@ -29,7 +29,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.919, 17.935, 0.000, 0.000, 0.000, 89.448] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.930, 17.876, 0.000, 0.000, 0.000, 84.509] },
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -45,15 +45,15 @@ pub(crate) const FAMILIES: &[Family] = &[
             // depthwise_scalar_s8
             RowInstructions { number: 23, each: [0.000, 10.299, 22.652, 0.000, 0.000, 0.000, 0.000, 0.000, 6146.192] },
             // conv2d_tiled_biased_s8
-            RowInstructions { number: 27, each: [21.187, 0.000, 0.000, 68.316, 414.805, 0.033, 673.816, 13.272, 3846.733] },
+            RowInstructions { number: 27, each: [21.161, 0.000, 8.296, 69.874, 352.739, 0.000, 717.055, 12.554, 4584.696] },
             // fully_connected_biased_s8
-            RowInstructions { number: 28, each: [3.358, 0.000, 0.000, 35.492, 5514.734, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 28, each: [3.364, 0.000, 0.000, 34.819, 5473.771, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [187.252, 0.000, 68.597, 154.296, 0.000, 0.000, 445.552, 3.677, 0.000] },
+            RowInstructions { number: 32, each: [187.138, 0.570, 58.893, 162.990, 234.760, 0.000, 0.000, 0.000, 447.953] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [191.097, 0.000, 35.345, 174.285, 151.255, 0.000, 146.733, 0.000, 9137.999] },
+            RowInstructions { number: 33, each: [190.559, 0.000, 42.332, 164.154, 52.336, 0.000, 188.031, 0.000, 9247.984] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [185.772, 0.000, 0.000, 181.387, 0.000, 0.000, 0.000, 0.000, 154.774] },
+            RowInstructions { number: 34, each: [186.260, 0.000, 0.000, 178.372, 0.000, 0.000, 0.000, 0.000, 186.945] },
             // average_pool_f32
             RowInstructions { number: 35, each: [92.931, 0.000, 14.658, 180.135, 246.866, 9.233, 0.000, 0.000, 0.000] },
             // max_pool_f32
@@ -70,10 +70,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(17),
         run: 0.0,
-        step: 309.7,
+        step: 310.3,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [15.527, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [12.086, 0.000, 11.851, 59.768, 103.992, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
             RowInstructions { number: 2, each: [8.124, 6.748, 39.838, 55.679, 4.785, 0.738, 0.000, 0.000, 6661.350] },
             // fully_connected_s8
@@ -87,7 +87,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -101,17 +101,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.574, 33.504, 0.000, 0.000, 0.000, 45.939] },
             // conv2d_tiled_s8
-            RowInstructions { number: 22, each: [23.473, 0.000, 0.000, 59.951, 199.507, 0.000, 522.957, 11.753, 2757.596] },
+            RowInstructions { number: 22, each: [23.430, 0.000, 3.789, 62.239, 116.063, 0.000, 578.050, 10.753, 3707.725] },
             // depthwise_scalar_s8
             RowInstructions { number: 23, each: [0.000, 10.436, 22.455, 0.000, 0.000, 0.000, 0.000, 0.000, 5704.670] },
             // fully_connected_scalar_s8
-            RowInstructions { number: 24, each: [2.996, 0.000, 0.000, 32.436, 151.361, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 24, each: [2.998, 0.000, 0.000, 32.188, 125.950, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [116.144, 0.713, 53.368, 105.067, 0.000, 0.000, 0.000, 4.324, 0.000] },
+            RowInstructions { number: 32, each: [116.050, 1.366, 46.560, 113.319, 120.151, 0.000, 0.000, 0.000, 315.310] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [117.709, 0.000, 34.346, 137.422, 0.000, 0.082, 69.382, 0.000, 3298.469] },
+            RowInstructions { number: 33, each: [117.081, 0.000, 36.975, 134.802, 0.000, 1.452, 51.168, 0.000, 3125.710] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [115.401, 0.000, 0.000, 132.375, 0.000, 0.000, 0.000, 0.000, 83.505] },
+            RowInstructions { number: 34, each: [115.350, 0.000, 0.000, 132.784, 0.000, 0.000, 0.000, 0.000, 108.770] },
             // average_pool_f32
             RowInstructions { number: 35, each: [67.027, 0.000, 10.848, 119.325, 106.219, 0.000, 0.000, 0.000, 223.082] },
             // max_pool_f32
@@ -128,10 +128,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 304.2,
+        step: 304.8,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
+            RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
@@ -145,7 +145,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 0.000, 0.000, 0.000, 10.923] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -157,7 +157,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [18.562, 0.000, 176.893, 45.671, 270.264, 9.801, 1120.647, 1.776, 0.000] },
+            RowInstructions { number: 14, each: [17.788, 0.000, 164.555, 57.915, 155.892, 12.359, 1068.372, 4.659, 227.566] },
             // depthwise_paired_s8
             RowInstructions { number: 15, each: [17.824, 38.555, 14.573, 223.554, 206.854, 98.258, 17.866, 0.000, 179.495] },
             // fully_connected_paired_s8
@@ -165,7 +165,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.835, 0.132, 40.338, 46.704, 0.000, 0.000, 127.622, 5.289, 1268.283] },
+            RowInstructions { number: 32, each: [7.797, 0.959, 39.733, 45.389, 109.883, 0.000, 72.303, 0.000, 275.674] },
             // depthwise_f32
             RowInstructions { number: 33, each: [6.086, 0.000, 23.789, 74.979, 0.000, 4.950, 0.000, 1.271, 0.000] },
             // fully_connected_f32
@@ -186,10 +186,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 304.2,
+        step: 304.8,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.840, 5.382, 44.736, 73.374, 0.000, 0.000, 293.035, 0.000, 1161.154] },
+            RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
             // fully_connected_s8
@@ -203,7 +203,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -215,7 +215,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [18.562, 0.000, 176.893, 45.671, 270.264, 9.801, 1120.647, 1.776, 0.000] },
+            RowInstructions { number: 14, each: [17.788, 0.000, 164.555, 57.915, 155.892, 12.359, 1068.372, 4.659, 227.566] },
             // depthwise_paired_s8
             RowInstructions { number: 15, each: [17.824, 38.537, 14.572, 223.549, 209.856, 98.300, 17.870, 0.000, 179.478] },
             // fully_connected_paired_s8
@@ -223,7 +223,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.835, 0.134, 40.348, 44.687, 0.000, 0.000, 126.567, 5.296, 1266.744] },
+            RowInstructions { number: 32, each: [7.797, 0.963, 39.731, 43.363, 109.972, 0.000, 71.821, 0.000, 275.612] },
             // depthwise_f32
             RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
             // fully_connected_f32
@@ -244,10 +244,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 311.9,
+        step: 316.4,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [15.525, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [5.461, 4.750, 69.563, 58.591, 84.100, 0.165, 0.000, 0.000, 384.477] },
             // depthwise_s8
             RowInstructions { number: 2, each: [34.750, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_s8
@@ -257,7 +257,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.923, 16.759, 0.000, 0.000, 0.000, 70.410] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -268,6 +268,8 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
+            // conv2d_paired_s8
+            RowInstructions { number: 14, each: [58.402, 0.000, 0.000, 160.075, 8.271, 0.000, 0.000, 0.168, 48.203] },
             // conv2d_mve_s8
             RowInstructions { number: 18, each: [27.675, 0.000, 68.225, 65.995, 88.121, 0.000, 785.217, 29.628, 572.462] },
             // depthwise_mve_s8
@@ -281,7 +283,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // max_pool_mve_s8
             RowInstructions { number: 26, each: [0.128, 0.000, 0.583, 1.537, 104.498, 3.853, 0.000, 0.000, 181.709] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.835, 0.134, 40.348, 44.687, 0.000, 0.000, 126.567, 5.296, 1266.744] },
+            RowInstructions { number: 32, each: [7.797, 0.963, 39.731, 43.363, 109.972, 0.000, 71.821, 0.000, 275.612] },
             // depthwise_f32
             RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
             // fully_connected_f32
@@ -301,15 +303,15 @@ pub(crate) const FAMILIES: &[Family] = &[
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 11.4,
-        step: 290.6,
+        run: 10.6,
+        step: 291.4,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [17.499, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [14.013, 0.000, 12.544, 59.530, 98.885, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
             RowInstructions { number: 2, each: [9.935, 0.000, 29.941, 52.111, 4.078, 0.730, 0.000, 0.000, 7203.517] },
             // fully_connected_s8
-            RowInstructions { number: 3, each: [7.999, 0.000, 0.000, 69.241, 28.740, 0.000, 0.000, 0.000, 77.524] },
+            RowInstructions { number: 3, each: [7.998, 0.000, 0.000, 69.195, 30.429, 0.000, 0.000, 0.000, 75.914] },
             // average_pool_s8
             RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 0.000, 0.000, 0.000, 188.978] },
             // max_pool_s8
@@ -319,7 +321,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // softmax_s8
             RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 0.000, 0.000, 0.000, 47.891] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.137, 16.827, 0.000, 0.000, 0.000, 73.104] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.147, 16.820, 0.000, 0.000, 0.000, 69.017] },
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -333,17 +335,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 16.855, 25.678, 0.000, 0.000, 0.000, 55.250] },
             // conv2d_tiled_s8
-            RowInstructions { number: 22, each: [19.441, 0.000, 0.000, 44.359, 284.744, 0.000, 537.189, 10.201, 2470.689] },
+            RowInstructions { number: 22, each: [19.404, 0.000, 8.387, 46.269, 213.119, 0.000, 586.881, 9.294, 3290.996] },
             // depthwise_scalar_s8
             RowInstructions { number: 23, each: [0.000, 6.062, 13.077, 0.000, 0.000, 0.000, 0.000, 0.000, 5160.272] },
             // fully_connected_scalar_s8
-            RowInstructions { number: 24, each: [3.096, 0.000, 0.000, 9.046, 1912.692, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 24, each: [3.096, 0.000, 0.000, 9.086, 1908.035, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [103.470, 0.000, 46.382, 122.847, 0.000, 0.000, 336.631, 1.467, 0.000] },
+            RowInstructions { number: 32, each: [103.433, 0.019, 44.163, 125.776, 73.710, 0.000, 0.000, 0.000, 289.384] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [104.035, 0.000, 24.990, 128.820, 107.287, 0.000, 0.000, 0.000, 3910.936] },
+            RowInstructions { number: 33, each: [103.871, 0.000, 28.851, 123.759, 42.991, 0.000, 24.955, 0.000, 3307.779] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [103.782, 0.000, 0.000, 116.408, 163.480, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 34, each: [104.268, 0.000, 0.000, 113.691, 177.601, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
             RowInstructions { number: 35, each: [59.397, 0.213, 6.989, 109.436, 86.990, 10.132, 0.000, 0.000, 0.000] },
             // max_pool_f32
@@ -359,11 +361,11 @@ pub(crate) const FAMILIES: &[Family] = &[
     // aarch64
     Family {
         target: TargetId(48),
-        run: 7.5,
-        step: 189.5,
+        run: 7.6,
+        step: 189.4,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.919, 5.015, 38.295, 49.906, 0.000, 0.000, 215.771, 1.190, 788.556] },
+            RowInstructions { number: 1, each: [5.910, 5.379, 38.066, 47.305, 85.041, 0.000, 60.230, 0.000, 186.888] },
             // depthwise_s8
             RowInstructions { number: 2, each: [5.915, 6.040, 21.974, 76.678, 0.857, 4.596, 0.000, 0.000, 0.000] },
             // fully_connected_s8
@@ -391,7 +393,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 11.728, 22.503, 0.000, 0.000, 0.000, 30.607] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [6.878, 0.187, 25.077, 26.605, 0.000, 0.000, 72.693, 3.560, 897.385] },
+            RowInstructions { number: 32, each: [6.852, 0.767, 24.407, 25.840, 75.905, 0.000, 41.181, 0.000, 214.798] },
             // depthwise_f32
             RowInstructions { number: 33, each: [7.319, 0.301, 16.451, 46.873, 0.000, 3.815, 0.000, 0.079, 0.000] },
             // fully_connected_f32

@@ -15,7 +15,7 @@ type Convolution = ([u32; 3], u32, [u32; 2], u32, u32, u32, bool);
 
 /// Convolutions, those with as many groups as channels depthwise.
 #[rustfmt::skip]
-const CONVOLUTIONS: [Convolution; 27] = [
+const CONVOLUTIONS: [Convolution; 30] = [
     ([8, 8, 3], 8, [3, 3], 1, 1, 1, true),
     ([16, 16, 3], 8, [3, 3], 2, 1, 1, true),
     ([12, 12, 1], 8, [5, 5], 2, 1, 1, false),
@@ -43,6 +43,10 @@ const CONVOLUTIONS: [Convolution; 27] = [
     ([8, 6, 4], 8, [3, 3], 1, 1, 4, true),
     ([1, 40, 8], 8, [1, 15], 1, 1, 8, true),
     ([1, 30, 4], 8, [1, 20], 1, 1, 1, false),
+    // Two channels, which rows for four at a time leave to others.
+    ([1, 1, 256], 2, [1, 1], 1, 1, 1, true),
+    ([8, 8, 16], 2, [3, 3], 1, 1, 1, true),
+    ([6, 6, 8], 2, [1, 1], 1, 1, 1, true),
 ];
 
 /// Larger ones: what the borders of an image cost, and pixels that are left over, must not pass for what all

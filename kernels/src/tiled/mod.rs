@@ -64,7 +64,7 @@ impl<'a> Tile<'a> {
     /// `x` has a word a tap and [`ROOM`]; `weights` has a byte a tap and channel, `block` 9 bytes a channel, each output one; `block` is
     /// aligned to 4 bytes.
     #[inline(never)]
-    pub(crate) unsafe fn run<F: Form>(&mut self, weights: *const u8, block: *const u8, channels: usize) {
+    pub(crate) unsafe fn multiply<F: Form>(&mut self, weights: *const u8, block: *const u8, channels: usize) {
         (self.weights, self.records) = (weights, block.cast());
         self.shifts = block.wrapping_add(channels.wrapping_mul(8));
         self.groups = channels >> 2;
@@ -86,7 +86,7 @@ impl<'a> Tile<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Tile::run`].
+    /// As for [`Tile::multiply`].
     #[inline(always)]
     unsafe fn fours(&mut self, sums: impl Fn(*const i32, usize, *const u8) -> [[i32; POSITIONS]; CHANNELS]) {
         while self.groups > 0 {
@@ -142,7 +142,7 @@ pub(crate) trait Form {
     ///
     /// # Safety
     ///
-    /// As for [`Tile::run`]; there is one.
+    /// As for [`Tile::multiply`]; there is one.
     unsafe fn fours(tile: &mut Tile<'_>);
 
     /// Sums of one channel.
