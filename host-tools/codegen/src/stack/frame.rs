@@ -175,6 +175,10 @@ impl<'a> Walk<'a> {
         let result = place.result(&instruction, frames.image);
         let after = self.depth_after(&instruction, place, frame_pointer)?;
         self.frame.deepest = self.frame.deepest.max(after);
+        let is_conditional = place.conditional > 0;
+        // What is given back on a condition may be kept: an epilogue under IT, which a conditional return ends. The walk goes on
+        // with the deeper of the two, so that no path is deeper than it says.
+        let after = if is_conditional { after.max(depth) } else { after };
         let next = Place {
             address: address.wrapping_add(instruction.bytes),
             depth: after,
@@ -182,7 +186,6 @@ impl<'a> Walk<'a> {
             known: result,
             frame: result.filter(|(to, _)| *to == frame_pointer).map(|(_, held)| held).or(place.frame),
         };
-        let is_conditional = place.conditional > 0;
         if is_conditional && instruction.flow != Flow::Next {
             self.places.push(Place { depth, ..next });
         } else if is_conditional && after != depth {

@@ -268,6 +268,19 @@ fn a_frame_pointer_restores_and_a_computed_amount_is_refused() {
 }
 
 #[test]
+fn an_epilogue_on_a_condition_gives_nothing_back_to_what_follows() {
+    let [a, b] = bl(10, 32);
+    // push {lr}; sub sp, #16; itt ne; addne sp, #16; popne {pc}; bl large; add sp, #16; pop {pc}
+    let root = [PUSH, 0xb084, 0xbf1c, 0xb004, POP, a, b, 0xb004, POP];
+    let image = image(&[("x::root", &root), ("x::large", &[PUSH, 0xb084, 0xb004, POP])]);
+    let (bytes, path) = deepest(&image).unwrap();
+    assert_eq!((bytes, path.as_str()), (40, "x::root 20 → x::large 20"));
+    // A push on a condition is still refused: pushne {lr} under IT.
+    let pushed = [PUSH, 0xbf18, PUSH, POP];
+    assert!(matches!(deepest(&self::image(&[("x::root", &pushed)])), Err(StackError::Dynamic { .. })));
+}
+
+#[test]
 fn large_frames_come_from_constants() {
     // ldr r4, [pc, #4]; add sp, r4; b .+4 over the word; -1024; then mov sp, r7 is not needed: the function traps.
     let code: &[u16] = &[0x4c01, 0x44a5, 0xde00, 0xbf00, 0xfc00, 0xffff];
