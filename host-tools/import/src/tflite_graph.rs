@@ -72,6 +72,7 @@ impl<'f, 'a> Import<'f, 'a> {
                 let shape = self.output_type(operator)?.shape;
                 self.node(operator, ops::Reshape { shape }, 1)
             }
+            (Some("PAD"), _) => self.pad(operator),
             (Some("TRANSPOSE"), _) => self.transpose(operator),
             (Some("QUANTIZE"), _) => self.node(operator, ops::Quantize, 1),
             (Some("DEQUANTIZE"), _) => self.node(operator, ops::Dequantize, 1),
@@ -198,6 +199,79 @@ impl<'f, 'a> Import<'f, 'a> {
             return Err("an int8 log-softmax needs an output scale of 1/16 and a zero point of 127".into());
         }
         self.node(operator, ops::LogSoftmax, 1)
+    }
+
+    /// Zeros around a tensor, put there axis by axis: constants before and behind it. A convolution over them takes them as its padding
+    /// when the graph is cleaned.
+    fn pad(&mut self, operator: &Operator<'a>) -> Result<(), Refusal> {
+        let inputs = self.inputs(operator, 2, 2)?;
+        let (x, paddings) = (self.graph.value(inputs[0]).clone(), self.graph.value(inputs[1]));
+        let data = self.graph.constant_data(inputs[1]).ok_or("its paddings are not constant")?;
+        let rank = x.ty.shape.rank();
+        let sizes: Vec<i64> = match paddings.ty.dtype {
+            DType::I32 => data.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect(),
+            DType::I64 => data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
+            other => return Err(format!("its paddings are {}, not int32 or int64", other.name())),
+        };
+        let sizes: Vec<u32> = sizes
+            .iter()
+            .map(|&size| u32::try_from(size))
+            .collect::<Result<_, _>>()
+            .map_err(|_| format!("{sizes:?} are no sizes of paddings"))?;
+        if sizes.len() != 2 * rank {
+            return Err(format!("it has {} paddings for {rank} dimensions, two each are needed", sizes.len()));
+        }
+        let zero = match (x.ty.dtype, &x.quant.zero_points[..]) {
+            (DType::I8, &[zero]) => vec![zero as u8],
+            (DType::F32, _) => 0.0f32.to_le_bytes().to_vec(),
+            (other, _) => return Err(format!("padding of {} is not supported yet", other.name())),
+        };
+        let tensor = self.output(operator)?;
+        if x.ty.dtype == DType::I8 && self.quant(tensor)? != x.quant {
+            return Err("input and output differ in scale or zero point, which padding can't change".into());
+        }
+        let name = self.node_name(tensor);
+        let padded: Vec<usize> = (0..rank).filter(|axis| sizes[2 * axis] > 0 || sizes[2 * axis + 1] > 0).collect();
+        let Some((&last, others)) = padded.split_last() else {
+            return self.finish(operator, ops::Copy, vec![inputs[0]]);
+        };
+        let mut value = inputs[0];
+        for &axis in others.iter().chain([&last]) {
+            let mut parts = Vec::new();
+            for (place, size) in [(0, sizes[2 * axis]), (1, sizes[2 * axis + 1])] {
+                if size > 0 {
+                    parts.push(self.zeros(&name, value, axis, size, &zero)?);
+                }
+                if place == 0 {
+                    parts.push(value);
+                }
+            }
+            let op = ops::Concat { axis: axis as u8 };
+            if axis == last {
+                return self.finish(operator, op, parts);
+            }
+            let ty = Op::from(op).output(&self.graph.types(&parts)).map_err(|e| e.to_string())?;
+            let output = self.graph.add_result(format!("{name} (axis {axis})"), ty, x.quant.clone());
+            self.nodes.push(Node { name: format!("{name} (axis {axis})"), op: op.into(), inputs: parts, output });
+            value = output;
+        }
+        Ok(())
+    }
+
+    /// A constant like a value, but `size` along an axis, of nothing but `zero`.
+    fn zeros(&mut self, name: &str, like: ValueId, axis: usize, size: u32, zero: &[u8]) -> Result<ValueId, Refusal> {
+        /// More than any network pads by; a file may claim anything.
+        const MOST: u64 = 1 << 24;
+        let value = self.graph.value(like);
+        let mut dims = value.ty.shape.dims().to_vec();
+        dims[axis] = size;
+        let shape = Shape::new(&dims).map_err(|_| "its paddings are larger than Kiln counts")?;
+        let ty = TensorType::new(value.ty.dtype, shape);
+        let bytes = ty.bytes().filter(|&bytes| bytes <= MOST);
+        let bytes = bytes.ok_or_else(|| format!("it pads by a tensor of shape {dims:?}, more than {MOST} bytes"))?;
+        let quant = value.quant.clone();
+        let data = zero.iter().copied().cycle().take(bytes as usize).collect::<Vec<u8>>();
+        Ok(self.graph.add_constant(format!("{name} (zeros)"), ty, quant, data))
     }
 
     /// The second input is the permutation, which must be known.

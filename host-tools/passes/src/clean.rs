@@ -3,7 +3,10 @@
 use kiln_planner::graph::Graph;
 
 use crate::error::checked;
-use crate::{CHANNEL_MULTIPLE, MAX_WORK, PassError, Removed, dead_channels, drop_dead, fold_constants, simplify_views};
+use crate::{
+    CHANNEL_MULTIPLE, MAX_WORK, PassError, Removed, dead_channels, drop_dead, fold_constants, fuse_padding,
+    fuse_requantize, simplify_views,
+};
 
 /// A graph that has been cleaned.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,8 +17,8 @@ pub struct Cleaned {
     pub removed: Removed,
 }
 
-/// Folds constants, simplifies views, drops what is dead, and channels that are, until nothing
-/// changes.
+/// Folds constants, simplifies views, makes padding part of convolutions and pairs of dequantize and quantize one step, drops what is
+/// dead, and channels that are, until nothing changes.
 ///
 /// # Errors
 ///
@@ -29,8 +32,10 @@ pub fn clean(mut graph: Graph) -> Result<Cleaned, PassError> {
     loop {
         let folded = checked("fold_constants", &mut graph, |g| fold_constants::run(g, &mut work))?;
         let simplified = checked("simplify_views", &mut graph, simplify_views::run)?;
+        let padded = checked("fuse_padding", &mut graph, fuse_padding::run)?;
+        let paired = checked("fuse_requantize", &mut graph, fuse_requantize::run)?;
         let dropped = checked("drop_dead", &mut graph, drop_dead::run)?;
-        if folded || simplified || dropped {
+        if folded || simplified || padded || paired || dropped {
             continue;
         }
         // Only when the others are done, so that what it counts is its own.

@@ -130,3 +130,41 @@ fn dynamic_range_quantization_is_named() {
     }
     assert!(refusal(&draft).contains("dynamic-range quantization"));
 }
+
+/// Padding of an int8 `[1, 2, 3, 1]` to `shape`.
+fn pad(paddings: &[i32], shape: &[i32], to: Option<QuantDraft>) -> Draft {
+    let quant = int8(0.5, 3);
+    let x = tensor("x", TensorType::INT8, &[1, 2, 3, 1], quant);
+    let mut draft = model(BuiltinOperator::PAD, x, tensor("y", TensorType::INT8, shape, to));
+    let data = paddings.iter().flat_map(|size| size.to_le_bytes()).collect();
+    draft.buffers.push(BufferDraft { data: Some(data), ..BufferDraft::default() });
+    let length = paddings.len() as i32 / 2;
+    draft.tensors.push(TensorDraft { buffer: 1, ..tensor("paddings", TensorType::INT32, &[length, 2], None) });
+    draft.operators[0].inputs.push(2);
+    draft
+}
+
+#[test]
+fn padding_puts_zeros_around() {
+    let padded = graph(&pad(&[0, 0, 1, 0, 0, 2, 0, 0], &[1, 3, 5, 1], int8(0.5, 3)));
+    let values = kiln_planner::reference::Evaluator::new(&padded).run(0, &[&[10, 11, 12, 13, 14, 15]]).unwrap();
+    let y = &values[&padded.entries[0].outputs[0]];
+    assert_eq!(y, &[3, 3, 3, 3, 3, 10, 11, 12, 3, 3, 13, 14, 15, 3, 3]);
+    // None at all is a copy.
+    let none = graph(&pad(&[0; 8], &[1, 2, 3, 1], int8(0.5, 3)));
+    assert!(matches!(none.entries[0].nodes[0].op, Op::Copy(_)));
+}
+
+#[test]
+fn padding_that_is_none_is_refused() {
+    let other = refusal(&pad(&[0, 0, 1, 0, 0, 0, 0, 0], &[1, 3, 3, 1], int8(0.25, 3)));
+    assert!(other.contains("scale"), "{other}");
+    let negative = refusal(&pad(&[0, 0, -1, 0, 0, 0, 0, 0], &[1, 1, 3, 1], int8(0.5, 3)));
+    assert!(negative.contains("no sizes"), "{negative}");
+    let few = refusal(&pad(&[0, 0, 1, 0], &[1, 3, 3, 1], int8(0.5, 3)));
+    assert!(few.contains("4 paddings for 4 dimensions"), "{few}");
+    let huge = refusal(&pad(&[0, 0, i32::MAX, 0, 0, 0, 0, 0], &[1, 3, 3, 1], int8(0.5, 3)));
+    assert!(huge.contains("more than"), "{huge}");
+    let wrong = refusal(&pad(&[0, 0, 1, 0, 0, 0, 0, 0], &[1, 4, 3, 1], int8(0.5, 3)));
+    assert!(wrong.contains("but the file says"), "{wrong}");
+}
