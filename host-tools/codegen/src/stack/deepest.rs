@@ -6,8 +6,11 @@ use super::frame::{Frames, Target};
 use super::image::Image;
 use super::{Deepest, Link, StackError};
 
-/// The function that runs steps. Loading calls it for a plan with an entry `reset` only.
-const RUN: &str = "kiln_core::session::Session::run_with";
+/// Whether a function is the one that runs steps, whatever its session's arguments are. Loading calls it for a plan with an entry
+/// `reset` only.
+fn runs_steps(name: &str) -> bool {
+    name.strip_prefix("kiln_core::session::Session").is_some_and(|rest| rest.contains("::run_with"))
+}
 
 /// A search for deepest paths.
 pub(super) struct Search<'f, 'a> {
@@ -76,7 +79,7 @@ impl<'f, 'a> Search<'f, 'a> {
                 }
             };
             for target in targets {
-                if !self.runs && name(self.frames.image, target).starts_with(RUN) {
+                if !self.runs && runs_steps(&name(self.frames.image, target)) {
                     continue;
                 }
                 let bytes = call.depth + self.visit(target)?.bytes;
