@@ -333,7 +333,8 @@ pub(crate) mod host {
         Some(Workload {
             products: tiles * taps * f64::from(channels / 4),
             lines: tiles * taps * f64::from(channels % 4),
-            padding: 0.0,
+            // Pixels under the windows: each costs, however many channels it has.
+            padding: plain.vectors * p.spatial.kernel.map(f64::from).iter().product::<f64>(),
             outputs: tiles * f64::from(channels),
             vectors: tiles,
             ..plain

@@ -221,7 +221,8 @@ pub(crate) mod host {
 
     use super::*;
     use crate::fully_connected::host::{channel, finish, parameters, quantization_suits};
-    use crate::table::{Direction, Kernel};
+    use crate::table::{Direction, Kernel, Operation};
+    use crate::workload::Workload;
     use crate::{lag, mve};
 
     pub(crate) const FULLY_CONNECTED_MVE_S8: Kernel = Kernel {
@@ -250,6 +251,15 @@ pub(crate) mod host {
         },
         portable: super::FULLY_CONNECTED_MVE_S8,
         native: None,
-        work: None,
+        work: Some(work),
     };
+
+    /// Blocks of sixteen elements times fours of outputs, those, and vectors.
+    fn work(operation: &Operation<'_>) -> Option<Workload> {
+        const BLOCK: u32 = 16;
+        let (p, rows) = parameters(operation, DType::I8)?;
+        let outputs = f64::from(rows) * f64::from(p.outputs.div_ceil(OUTPUTS as u32));
+        let products = outputs * f64::from(p.inputs.div_ceil(BLOCK));
+        Some(Workload { products, outputs, vectors: f64::from(rows), ..Workload::default() })
+    }
 }

@@ -12,7 +12,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(16),
         run: 0.0,
-        step: 387.7,
+        step: 387.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [15.383, 0.000, 18.814, 118.167, 249.380, 0.000, 0.000, 0.000, 0.000] },
@@ -33,19 +33,19 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 508.833, 40.163, 0.000, 0.000, 0.000, 173.569] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 509.338, 38.682, 0.000, 0.000, 0.000, 173.775] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 101.883, 40.243, 0.000, 0.000, 0.000, 40.257] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 102.325, 40.053, 0.000, 0.000, 0.000, 39.261] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 195.263, 40.259, 0.000, 0.000, 0.000, 41.825] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 195.706, 39.851, 0.000, 0.000, 0.000, 41.107] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 657.926, 965.278, 0.000, 0.000, 0.000, 67.337] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 23.578, 48.785, 0.000, 0.000, 0.000, 62.272] },
             // depthwise_scalar_s8
-            RowInstructions { number: 23, each: [0.000, 10.299, 22.652, 0.000, 0.000, 0.000, 0.000, 0.000, 6146.192] },
+            RowInstructions { number: 23, each: [0.000, 10.161, 22.902, 0.000, 0.000, 0.000, 0.000, 0.000, 5853.980] },
             // conv2d_tiled_biased_s8
-            RowInstructions { number: 27, each: [21.161, 0.000, 8.296, 69.874, 352.739, 0.000, 717.055, 12.554, 4584.696] },
+            RowInstructions { number: 27, each: [22.077, 22.666, 13.641, 81.406, 0.000, 0.000, 731.621, 3.370, 1443.018] },
             // fully_connected_biased_s8
             RowInstructions { number: 28, each: [3.364, 0.000, 0.000, 34.819, 5473.771, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
@@ -70,7 +70,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(17),
         run: 0.0,
-        step: 310.3,
+        step: 309.9,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [12.086, 0.000, 11.851, 59.768, 103.992, 0.000, 0.000, 0.000, 0.000] },
@@ -91,19 +91,19 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 319.018, 36.891, 0.000, 0.000, 0.000, 93.978] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 319.449, 36.060, 0.000, 0.000, 0.000, 93.716] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 36.000, 32.000, 0.000, 0.000, 0.000, 34.000] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 81.757, 36.580, 0.000, 0.000, 0.000, 35.290] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 82.161, 36.409, 0.000, 0.000, 0.000, 34.364] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.981, 333.477, 0.000, 0.000, 0.000, 41.644] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.574, 33.504, 0.000, 0.000, 0.000, 45.939] },
             // conv2d_tiled_s8
-            RowInstructions { number: 22, each: [23.430, 0.000, 3.789, 62.239, 116.063, 0.000, 578.050, 10.753, 3707.725] },
+            RowInstructions { number: 22, each: [24.422, 15.727, 7.807, 61.191, 0.000, 0.000, 547.446, 2.479, 1410.502] },
             // depthwise_scalar_s8
-            RowInstructions { number: 23, each: [0.000, 10.436, 22.455, 0.000, 0.000, 0.000, 0.000, 0.000, 5704.670] },
+            RowInstructions { number: 23, each: [0.000, 10.302, 22.695, 0.000, 0.000, 0.000, 0.000, 0.000, 5424.387] },
             // fully_connected_scalar_s8
             RowInstructions { number: 24, each: [2.998, 0.000, 0.000, 32.188, 125.950, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
@@ -128,7 +128,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 304.8,
+        step: 304.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
@@ -149,17 +149,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 24.667, 28.783, 0.000, 0.000, 0.000, 35.339] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 25.000, 29.000, 0.000, 0.000, 0.000, 34.000] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 36.000, 32.000, 0.000, 0.000, 0.000, 34.000] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 17.000, 32.000, 0.000, 0.000, 0.000, 30.000] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [17.788, 0.000, 164.555, 57.915, 155.892, 12.359, 1068.372, 4.659, 227.566] },
+            RowInstructions { number: 14, each: [17.774, 0.000, 178.212, 58.113, 155.959, 13.081, 1010.295, 4.897, 206.554] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [17.824, 38.555, 14.573, 223.554, 206.854, 98.258, 17.866, 0.000, 179.495] },
+            RowInstructions { number: 15, each: [18.097, 51.180, 14.912, 222.354, 205.839, 65.249, 16.097, 0.000, 210.997] },
             // fully_connected_paired_s8
             RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
             // add_affine_s8
@@ -186,7 +186,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 304.8,
+        step: 304.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
@@ -207,17 +207,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 0.000, 0.000, 0.000, 36.220] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 31.000, 30.000, 0.000, 0.000, 0.000, 35.000] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 36.000, 32.000, 0.000, 0.000, 0.000, 34.000] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 17.000, 32.000, 0.000, 0.000, 0.000, 30.000] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [17.788, 0.000, 164.555, 57.915, 155.892, 12.359, 1068.372, 4.659, 227.566] },
+            RowInstructions { number: 14, each: [17.774, 0.000, 178.212, 58.113, 155.959, 13.081, 1010.295, 4.897, 206.554] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [17.824, 38.537, 14.572, 223.549, 209.856, 98.300, 17.870, 0.000, 179.478] },
+            RowInstructions { number: 15, each: [18.097, 51.181, 14.912, 222.353, 208.839, 65.243, 16.098, 0.000, 210.995] },
             // fully_connected_paired_s8
             RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
             // add_affine_s8
@@ -244,7 +244,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 316.4,
+        step: 316.1,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.461, 4.750, 69.563, 58.591, 84.100, 0.165, 0.000, 0.000, 384.477] },
@@ -261,21 +261,21 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 30.658, 29.873, 0.000, 0.000, 0.000, 36.220] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 31.000, 30.000, 0.000, 0.000, 0.000, 35.000] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 35.638, 31.904, 0.000, 0.000, 0.000, 35.217] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 36.000, 32.000, 0.000, 0.000, 0.000, 34.000] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 16.629, 31.320, 0.000, 0.000, 0.000, 32.096] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 17.000, 32.000, 0.000, 0.000, 0.000, 30.000] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
             RowInstructions { number: 14, each: [58.402, 0.000, 0.000, 160.075, 8.271, 0.000, 0.000, 0.168, 48.203] },
             // conv2d_mve_s8
-            RowInstructions { number: 18, each: [27.675, 0.000, 68.225, 65.995, 88.121, 0.000, 785.217, 29.628, 572.462] },
+            RowInstructions { number: 18, each: [27.631, 0.000, 73.572, 65.696, 90.978, 0.000, 764.173, 31.834, 566.319] },
             // depthwise_mve_s8
             RowInstructions { number: 19, each: [15.790, 45.910, 6.670, 34.513, 139.736, 0.000, 0.000, 0.000, 411.583] },
             // fully_connected_mve_s8
-            RowInstructions { number: 20, each: [0.153, 0.000, 0.000, 7.562, 57.868, 0.000, 0.000, 0.000, 102.284] },
+            RowInstructions { number: 20, each: [10.139, 0.000, 0.000, 25.879, 75.614, 0.000, 0.000, 0.000, 77.051] },
             // add_mve_s8
             RowInstructions { number: 21, each: [0.000, 0.000, 0.000, 1.923, 27.222, 0.000, 0.000, 0.000, 69.931] },
             // average_pool_mve_s8
@@ -303,8 +303,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 10.6,
-        step: 291.4,
+        run: 10.7,
+        step: 291.3,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [14.013, 0.000, 12.544, 59.530, 98.885, 0.000, 0.000, 0.000, 0.000] },
@@ -325,19 +325,19 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 327.339, 28.771, 0.000, 0.000, 0.000, 139.592] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 327.695, 27.815, 0.000, 0.000, 0.000, 139.636] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 41.110, 19.137, 0.000, 0.000, 0.000, 46.808] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 41.327, 19.048, 0.000, 0.000, 0.000, 46.247] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 114.679, 27.970, 0.000, 0.000, 0.000, 61.091] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 114.992, 27.662, 0.000, 0.000, 0.000, 60.562] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 229.392, 409.568, 0.000, 0.000, 0.000, 110.934] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 16.855, 25.678, 0.000, 0.000, 0.000, 55.250] },
             // conv2d_tiled_s8
-            RowInstructions { number: 22, each: [19.404, 0.000, 8.387, 46.269, 213.119, 0.000, 586.881, 9.294, 3290.996] },
+            RowInstructions { number: 22, each: [20.215, 16.842, 12.716, 52.510, 0.000, 0.000, 581.613, 1.946, 624.168] },
             // depthwise_scalar_s8
-            RowInstructions { number: 23, each: [0.000, 6.062, 13.077, 0.000, 0.000, 0.000, 0.000, 0.000, 5160.272] },
+            RowInstructions { number: 23, each: [0.000, 5.953, 13.289, 0.000, 0.000, 0.000, 0.000, 0.000, 4911.400] },
             // fully_connected_scalar_s8
             RowInstructions { number: 24, each: [3.096, 0.000, 0.000, 9.086, 1908.035, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
@@ -361,13 +361,13 @@ pub(crate) const FAMILIES: &[Family] = &[
     // aarch64
     Family {
         target: TargetId(48),
-        run: 7.6,
-        step: 189.4,
+        run: 7.7,
+        step: 189.3,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.910, 5.379, 38.066, 47.305, 85.041, 0.000, 60.230, 0.000, 186.888] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.915, 6.040, 21.974, 76.678, 0.857, 4.596, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [6.035, 6.044, 21.990, 75.770, 2.067, 4.309, 0.000, 0.000, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 0.000, 0.000, 0.000, 53.000] },
             // average_pool_s8
@@ -383,11 +383,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // transpose
             RowInstructions { number: 9, each: [1.391, 0.000, 30.515, 8.995, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
-            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 25.808, 17.016, 0.000, 0.000, 0.000, 25.562] },
+            RowInstructions { number: 10, each: [0.000, 0.000, 0.000, 26.000, 17.000, 0.000, 0.000, 0.000, 25.000] },
             // requantize_s8
-            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 29.807, 17.042, 0.000, 0.000, 0.000, 32.540] },
+            RowInstructions { number: 11, each: [0.000, 0.000, 0.000, 30.000, 17.000, 0.000, 0.000, 0.000, 32.000] },
             // dequantize_s8_f32
-            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 12.747, 21.612, 0.000, 0.000, 0.000, 19.295] },
+            RowInstructions { number: 12, each: [0.000, 0.000, 0.000, 13.000, 22.000, 0.000, 0.000, 0.000, 18.000] },
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 150.260, 181.831, 0.000, 0.000, 0.000, 42.362] },
             // add_affine_s8

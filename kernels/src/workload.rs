@@ -48,6 +48,11 @@ impl Workload {
                 let columns = inputs.get(1).map_or(0.0, |w| f64::from(w.shape.last()));
                 Workload { products: outputs * columns, ..plain }
             }
+            // Element by element in rows, which are an image's where it is one, whatever its last dimension is.
+            Op::Quantize(_) | Op::Dequantize(_) => {
+                let rows = crate::blocks::host::cut(output).map_or(0, |(_, rows)| rows);
+                Workload { outputs, vectors: f64::from(rows), ..Workload::default() }
+            }
             Op::Copy(_) => Workload { outputs: output.bytes().map_or(0.0, |bytes| bytes as f64), ..plain },
             Op::Transpose(transpose) => {
                 // Innermost axes that follow one another in the input as well make one line.

@@ -52,7 +52,7 @@ const CONVOLUTIONS: [Convolution; 30] = [
 /// Larger ones: what the borders of an image cost, and pixels that are left over, must not pass for what all
 /// pixels cost.
 #[rustfmt::skip]
-const LARGE: [Convolution; 16] = [
+const LARGE: [Convolution; 18] = [
     ([20, 20, 8], 16, [1, 1], 1, 1, 1, true),
     ([12, 12, 16], 32, [1, 1], 1, 1, 1, true),
     ([21, 5, 64], 48, [1, 1], 1, 1, 1, true),
@@ -69,6 +69,8 @@ const LARGE: [Convolution; 16] = [
     ([12, 12, 32], 32, [3, 3], 1, 1, 32, true),
     ([6, 6, 64], 64, [3, 3], 2, 1, 64, true),
     ([3, 3, 32], 32, [3, 3], 1, 1, 32, true),
+    ([32, 24, 1], 8, [10, 8], 2, 1, 1, true),
+    ([40, 16, 1], 8, [10, 8], 2, 1, 1, true),
 ];
 
 /// Matrices: vectors, columns, rows.
