@@ -17,7 +17,7 @@ use kiln_codegen::ramp;
 use kiln_codegen::symbols::Elf;
 use kiln_codegen::toolchain::Toolchain;
 use kiln_codegen::{plugin, target_of};
-use kiln_passes::{Patched, fit_patches};
+use kiln_passes::{Within, plan_within};
 use kiln_planner::graph::Graph;
 use kiln_planner::{Options, Planned, plan};
 
@@ -59,10 +59,9 @@ fn wanted(graph: &Graph, name: &str) -> Result<(Board, Graph, Planned)> {
         }
     }
     let Some(ram) = options.ram else { return Ok((board, graph.clone(), plan(graph, &options)?)) };
-    match fit_patches(graph, &options, ram)? {
-        Some(Ok(Patched { graph, planned, .. })) => Ok((board, graph, planned)),
-        _ => Ok((board, graph.clone(), plan(graph, &options)?)),
-    }
+    let Within { graph, planned, .. } =
+        plan_within(graph.clone(), &options, ram)?.context("the input can't be fed by rows")?;
+    Ok((board, graph, planned))
 }
 
 /// A model planned for a board, and what its budget is called.

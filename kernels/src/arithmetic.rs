@@ -19,6 +19,56 @@ pub struct Epilogue {
     pub high: i32,
 }
 
+impl Epilogue {
+    /// Whether its bounds are narrower than int8, to which rows that scale by several saturate by themselves.
+    #[inline(always)]
+    pub(crate) fn clamps(&self) -> bool {
+        self.low > -128 || self.high < 127
+    }
+
+    /// Clamps `n` int8 outputs behind one another.
+    ///
+    /// # Safety
+    ///
+    /// They can be read and written.
+    #[inline(always)]
+    pub(crate) unsafe fn clamp(&self, output: *mut u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.clamp_pixels(output, 1, 0, n) };
+    }
+
+    /// Clamps `n` int8 outputs before each of these places, some of which may be the same: to clamp twice changes nothing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Epilogue::clamp`], for each place.
+    #[inline(never)]
+    pub(crate) unsafe fn clamp_before(&self, ends: &[*mut u8], n: usize) {
+        for end in ends {
+            // SAFETY: the caller's promise.
+            unsafe { self.clamp(end.wrapping_sub(n), n) };
+        }
+    }
+
+    /// Clamps `n` int8 outputs of each of so many pixels, `pitch` bytes apart.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Epilogue::clamp`], for each pixel.
+    #[inline(never)]
+    pub(crate) unsafe fn clamp_pixels(&self, first: *mut u8, pixels: usize, pitch: usize, n: usize) {
+        let mut pixel = first;
+        for _ in 0..pixels {
+            for o in 0..n {
+                let at = pixel.wrapping_add(o).cast::<i8>();
+                // SAFETY: one of the outputs.
+                unsafe { at.write((at.read() as i32).max(self.low).min(self.high) as i8) };
+            }
+            pixel = pixel.wrapping_add(pitch);
+        }
+    }
+}
+
 /// Sums of products of one dtype, with the constants of each output channel.
 pub(crate) trait Arithmetic: Copy {
     type Element: Copy;

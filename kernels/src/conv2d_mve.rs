@@ -8,7 +8,6 @@ use kiln_core::{Call, Row};
 
 use crate::arithmetic::S8;
 use crate::conv2d::{self, Conv2dParameters};
-use crate::conv2d_paired::clamp;
 use crate::pixels::Pixels;
 use crate::tile_mve::{
     BLOCK, Lines, POSITIONS, SPREAD, TAPS, Tile, blocks, copy, distribute, fill, gather, run as run_tile, spread,
@@ -87,7 +86,7 @@ unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
     unsafe {
         run_tile(tile);
         let channels = p.spatial.output.channels as usize;
-        if !channels.is_multiple_of(CHANNELS) || p.epilogue.low > -128 || p.epilogue.high < 127 {
+        if p.epilogue.clamps() || !channels.is_multiple_of(CHANNELS) {
             complete(tile, call, p);
         }
     }
@@ -113,10 +112,8 @@ unsafe fn complete(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
             run_tile(tile);
             tile.turn_to(call, channels, [0, fours]);
         }
-        if p.epilogue.low > -128 || p.epilogue.high < 127 {
-            // Some may be the same: to clamp twice changes nothing.
-            back(tile, channels);
-            tile.outputs.iter().for_each(|&output| clamp(output, channels, p));
+        if p.epilogue.clamps() {
+            p.epilogue.clamp_before(&tile.outputs, channels);
         }
     }
 }

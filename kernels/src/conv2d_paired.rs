@@ -4,12 +4,13 @@
 //! image. Rows are output image rows. The walk is the plain convolution's, but three pixels at a time, across the ends of rows: all
 //! of their windows are read before the first of their outputs is written, and nothing is read of them afterwards.
 
-use kiln_core::{Call, Direction, Row};
+use kiln_core::{Call, Row};
 
 use crate::conv2d::Conv2dParameters;
 use crate::dsp::{sxtb16, sxtb16_ror8};
 use crate::paired::{GROUP, POSITIONS, Tile, groups, run as run_tile, widen, widen_in_place};
-use crate::spatial::{Image, Taps, ceil_div};
+use crate::pixels::Pixels;
+use crate::spatial::Taps;
 
 /// int8 convolution.
 pub const CONV2D_PAIRED_S8: Row =
@@ -47,7 +48,7 @@ unsafe fn run(call: &Call<'_>) {
     let pairs = p.spatial.output.channels as usize >> 1;
     let mut tile = Tile::new(scratch, groups, call.input(1).ptr, call.input(2).ptr, pairs, p.epilogue.output_zero);
     let mut walk = Walk::new(call, p);
-    while walk.left > 0 {
+    while walk.pixels.left > 0 {
         // SAFETY: `check` proved that scratch holds the widened windows, that taps inside the image are inside its window,
         // that weights and constants are there for every pair of channels, and the alignment of all three.
         unsafe {
@@ -57,7 +58,7 @@ unsafe fn run(call: &Call<'_>) {
                 products(&mut tile, call, p);
             }
             if tiles > 0 {
-                walk.settle(tiles);
+                walk.pixels.settle(tiles.wrapping_mul(POSITIONS));
             } else {
                 walk.gather_edges(scratch.cast(), groups, &mut tile.outputs);
                 products(&mut tile, call, p);
@@ -78,34 +79,16 @@ unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
     unsafe {
         run_tile(tile);
         tile.rewind(call.input(2).ptr, pairs);
-        if p.epilogue.low > -128 || p.epilogue.high < 127 {
-            // Some may be the same: to clamp twice changes nothing.
-            let back = pairs << 1;
-            tile.outputs.iter().for_each(|&end| clamp(end.wrapping_sub(back), back, p));
+        if p.epilogue.clamps() {
+            p.epilogue.clamp_before(&tile.outputs, pairs << 1);
         }
     }
 }
 
-/// The pixels of a call, one after the other.
+/// The windows of a call's pixels.
 struct Walk<'a> {
-    call: &'a Call<'a>,
     p: &'a Conv2dParameters,
-    /// Pixels to come.
-    left: usize,
-    /// Pixels of a row; all there are where rows follow one another without a gap and windows are single pixels.
-    width: u32,
-    /// Columns of the row whose windows are inside the image: none where the row's are not.
-    inside: (u32, u32),
-    /// The columns of rows whose windows are inside.
-    columns: (u32, u32),
-    /// The next pixel: its row, counted over all images, its column, the first byte under its window if that is inside the
-    /// image, its outputs.
-    row: u32,
-    x: u32,
-    source: *const u8,
-    output: *mut u8,
-    /// From one to the next.
-    steps: (isize, isize),
+    pixels: Pixels<'a>,
     /// Runs of a window row that lie side by side, and groups in each of them; no groups where windows come otherwise.
     runs: usize,
     each: usize,
@@ -117,125 +100,22 @@ impl<'a> Walk<'a> {
     /// At the first pixel.
     #[inline(always)]
     fn new(call: &'a Call<'a>, p: &'a Conv2dParameters) -> Walk<'a> {
-        let (source, output) = (core::ptr::null(), core::ptr::null_mut());
-        let (inside, columns, steps) = ((0, 0), (0, 0), (0, 0));
-        let (left, width, row, x, runs, each, colours) = (0, 0, 0, 0, 0, 0, false);
-        let mut walk =
-            Walk { call, p, left, width, inside, columns, row, x, source, output, steps, runs, each, colours };
-        walk.begin();
-        walk
-    }
-
-    /// Goes to the first pixel. Written in place: returned, it would be copied.
-    #[inline(never)]
-    fn begin(&mut self) {
-        let (call, p) = (self.call, self.p);
         let s = &p.spatial;
-        let [stride_down, stride] = s.strides;
-        let rows = call.rows.end.saturating_sub(call.rows.begin);
-        let left = (rows as usize).wrapping_mul(s.output.width as usize);
-        let dense = |image: &Image| {
-            image.width.wrapping_mul(image.pixel_pitch) == image.row_pitch
-                && image.height.wrapping_mul(image.row_pitch) == image.image_pitch
-        };
-        let reach = s.kernel[1].wrapping_sub(1).wrapping_mul(s.dilations[1]);
-        let first = ceil_div(s.pads[1], stride);
-        let end = match s.input.width.checked_sub(reach) {
-            Some(room) if room > 0 => {
-                let last = room.wrapping_sub(1).wrapping_add(s.pads[1]).checked_div(stride).unwrap_or(0);
-                last.wrapping_add(1).min(s.output.width)
-            }
-            _ => 0,
-        };
-        let step = (stride as isize).wrapping_mul(s.input.pixel_pitch as isize);
-        let steps = (step, s.output.pixel_pitch as isize);
-        let up = call.direction == Direction::Up;
         // Where taps follow one another without a gap, all of a window row is one run.
         let (depth, taps) = (p.group_inputs as usize, s.kernel[1] as usize);
         let (runs, length) = if s.tap_steps().1 == depth { (1, taps.wrapping_mul(depth)) } else { (taps, depth) };
         let colours = runs == 1 && length == 9 && s.kernel[0] == 3;
         let each = if length & 3 == 0 { length >> 2 } else { 0 };
-        let single = s.kernel == [1; 2] && s.pads == [0; 2] && stride == 1 && stride_down == 1;
-        let flat = single && s.input.width == s.output.width && s.input.height == s.output.height;
-        let flat = flat && dense(&s.input) && dense(&s.output) && each > 0;
-        // Windows that are not gathered as they lie are nowhere inside.
-        let (first, end) = if each > 0 || colours { (first, end) } else { (0, 0) };
-        let width = if flat { left as u32 } else { s.output.width };
-        (self.left, self.width) = (left, width);
-        self.columns = if flat { (0, width) } else { (first, end) };
-        self.steps = if up { steps } else { (steps.0.wrapping_neg(), steps.1.wrapping_neg()) };
-        (self.runs, self.each, self.colours) = (runs, each, colours);
-        if left > 0 {
-            self.enter(if up { call.rows.begin } else { call.rows.end.wrapping_sub(1) });
-            if flat && !up {
-                self.x = width.wrapping_sub(1);
-            }
-        }
-    }
-
-    /// Goes to the first pixel of a row, or to the last.
-    #[inline(never)]
-    fn enter(&mut self, row: u32) {
-        let s = &self.p.spatial;
-        let image = row.checked_div(s.output.height).unwrap_or(0);
-        let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
-        let x = if self.call.direction == Direction::Up { 0 } else { s.output.width.wrapping_sub(1) };
-        let reach = s.kernel[0].wrapping_sub(1).wrapping_mul(s.dilations[0]) as i32;
-        let top = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
-        self.inside = if top >= 0 && top.wrapping_add(reach) < s.input.height as i32 { self.columns } else { (0, 0) };
-        // Signed, as wrapping arithmetic is: outside the image the pointer is not used.
-        let left = x.wrapping_mul(s.strides[1]).wrapping_sub(s.pads[1]) as i32 as isize;
-        let to_left = left.wrapping_mul(s.input.pixel_pitch as isize);
-        self.source = s.input.pixel(self.call.input(0), image, top as u32, 0).wrapping_offset(to_left);
-        self.output = s.output.pixel(self.call.output(0), image, y, x);
-        (self.row, self.x) = (row, x);
-    }
-
-    /// Goes on by a pixel.
-    #[inline(always)]
-    fn go_on(&mut self) {
-        self.left = self.left.wrapping_sub(1);
-        self.source = self.source.wrapping_offset(self.steps.0);
-        self.output = self.output.wrapping_offset(self.steps.1);
-        self.arrive(1);
-    }
-
-    /// Is `n` pixels further, at most at the row's end, and from there at the next row.
-    #[inline(always)]
-    fn arrive(&mut self, n: u32) {
-        if self.call.direction == Direction::Up {
-            self.x = self.x.wrapping_add(n);
-            if self.x == self.width {
-                self.enter(self.row.wrapping_add(1));
-            }
-        } else if self.x >= n {
-            self.x = self.x.wrapping_sub(n);
-        } else {
-            self.enter(self.row.wrapping_sub(1));
-        }
+        let mut walk = Walk { p, pixels: Pixels::new(call, s), runs, each, colours };
+        walk.pixels.begin();
+        walk
     }
 
     /// How many times the next three pixels are of one row, with windows inside the image that are gathered as they lie.
     #[inline(always)]
-    fn tiles_inside(&self) -> u32 {
-        let (from, end) = self.inside;
-        if self.x < from || self.x >= end {
-            return 0;
-        }
-        let pixels = match self.call.direction {
-            Direction::Up => end.wrapping_sub(self.x),
-            Direction::Down => self.x.wrapping_sub(from).wrapping_add(1),
-        };
-        // A division by 3: `left` is smaller than 2^31.
-        ((pixels as usize).min(self.left) / POSITIONS) as u32
-    }
-
-    /// Goes past so many tiles that were gathered: pointers have moved already.
-    #[inline(never)]
-    fn settle(&mut self, tiles: u32) {
-        let n = tiles.wrapping_mul(POSITIONS as u32);
-        self.left = self.left.wrapping_sub(n as usize);
-        self.arrive(n);
+    fn tiles_inside(&self) -> usize {
+        // A division by 3: there are fewer than 2^31 pixels.
+        if self.each > 0 || self.colours { self.pixels.inside() / POSITIONS } else { 0 }
     }
 
     /// Widens the windows of the next three pixels, which are inside the image, says where their outputs go, and moves
@@ -247,13 +127,15 @@ impl<'a> Walk<'a> {
     #[inline(never)]
     unsafe fn gather_inside(&mut self, tile: &mut Tile) {
         let p = self.p;
-        let (across, step) = self.steps;
-        let (source, first) = (self.source, self.output);
+        let pixels = &mut self.pixels;
+        let (across, step) = pixels.steps;
+        let (source, first) = (pixels.source, pixels.output);
         let second = first.wrapping_offset(step);
         let third = second.wrapping_offset(step);
         tile.outputs = [first, second, third];
         let more = POSITIONS as isize;
-        (self.source, self.output) = (source.wrapping_offset(across.wrapping_mul(more)), third.wrapping_offset(step));
+        (pixels.source, pixels.output) =
+            (source.wrapping_offset(across.wrapping_mul(more)), third.wrapping_offset(step));
         let (down, right) = p.spatial.tap_steps();
         let mut to = tile.x.cast_mut();
         // SAFETY: the windows are inside the image, so each run can be read; together they are the groups.
@@ -289,32 +171,18 @@ impl<'a> Walk<'a> {
     unsafe fn gather_edges(&mut self, to: *mut i32, groups: usize, outputs: &mut [*mut u8; POSITIONS]) {
         let mut at = to.wrapping_add(groups.wrapping_mul(POSITIONS));
         for output in outputs {
-            *output = self.output;
+            *output = self.pixels.output;
             // SAFETY: the place of a position's bytes in the upper half of `to`.
             unsafe { fill(self, Interleaved { at: at.cast() }) };
             at = at.wrapping_add(1);
-            if self.left > 1 {
-                self.go_on();
+            if self.pixels.left > 1 {
+                self.pixels.go_on();
             } else {
-                self.left = 0;
+                self.pixels.left = 0;
             }
         }
         // SAFETY: as the caller promises.
         unsafe { widen_in_place(to, groups) };
-    }
-}
-
-/// Clamps the `n` outputs of a pixel.
-///
-/// # Safety
-///
-/// They can be read and written.
-#[inline(never)]
-pub(crate) unsafe fn clamp(output: *mut u8, n: usize, p: &Conv2dParameters) {
-    for o in 0..n {
-        let at = output.wrapping_add(o).cast::<i8>();
-        // SAFETY: one of the `n` outputs.
-        unsafe { at.write((at.read() as i32).max(p.epilogue.low).min(p.epilogue.high) as i8) };
     }
 }
 
@@ -439,12 +307,13 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
     let depth = walk.p.group_inputs as usize;
     let (down, right) = s.tap_steps();
     let all = |n: u32| Taps { first: 0, end: n, at: 0 };
-    let (mut rows, mut columns, mut line) = (all(s.kernel[0]), all(s.kernel[1]), walk.source);
-    if walk.x < walk.inside.0 || walk.x >= walk.inside.1 {
-        let image = walk.row.checked_div(s.output.height).unwrap_or(0);
-        rows = s.row_taps(walk.row.wrapping_sub(image.wrapping_mul(s.output.height)));
-        columns = s.column_taps(walk.x);
-        line = s.input.pixel(walk.call.input(0), image, rows.at, columns.at);
+    let (mut rows, mut columns, mut line) = (all(s.kernel[0]), all(s.kernel[1]), walk.pixels.source);
+    if !walk.pixels.is_inside() {
+        let (row, x) = walk.pixels.place();
+        let image = row.checked_div(s.output.height).unwrap_or(0);
+        rows = s.row_taps(row.wrapping_sub(image.wrapping_mul(s.output.height)));
+        columns = s.column_taps(x);
+        line = s.input.pixel(walk.pixels.call.input(0), image, rows.at, columns.at);
     }
     let zero = walk.p.epilogue.input_zero as u8;
     let of = |taps: u32| (taps as usize).wrapping_mul(depth);
@@ -455,7 +324,11 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
     for _ in rows.first..rows.end {
         // SAFETY: bytes of the image for taps inside it, as the caller promises.
         unsafe {
-            to.put(zero, padding.wrapping_add(of(columns.first)));
+            // Most lines of an image's inside have none between them.
+            let before = padding.wrapping_add(of(columns.first));
+            if before > 0 {
+                to.put(zero, before);
+            }
             let mut x = line;
             for _ in 0..runs {
                 to.copy(x, length);
@@ -519,22 +392,22 @@ pub(crate) mod host {
         let call = Call::new(&[], &[], &[], &[], rows);
         let mut walk = Walk::new(&call, &p);
         let (mut inside, mut others) = (0u32, 0u32);
-        if walk.left > COUNTED {
+        if walk.pixels.left > COUNTED {
             return None;
         }
-        while walk.left > 0 {
+        while walk.pixels.left > 0 {
             let tiles = walk.tiles_inside();
             if tiles > 0 {
-                walk.settle(tiles);
-                inside += tiles;
+                walk.pixels.settle(tiles * POSITIONS);
+                inside += tiles as u32;
                 continue;
             }
             others += 1;
             for _ in 0..POSITIONS {
-                if walk.left > 1 {
-                    walk.go_on();
+                if walk.pixels.left > 1 {
+                    walk.pixels.go_on();
                 } else {
-                    walk.left = 0;
+                    walk.pixels.left = 0;
                 }
             }
         }

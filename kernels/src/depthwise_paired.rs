@@ -166,12 +166,9 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
                 state = Four::new(call, p, outputs, output, four.wrapping_sub(1));
             }
         }
-        if p.epilogue.low > -128 || p.epilogue.high < 127 {
-            let pitch = s.output.pixel_pitch as usize;
-            for pixel in 0..outputs as usize {
-                let output = output.wrapping_add(pixel.wrapping_mul(pitch));
-                crate::conv2d_paired::clamp(output, s.output.channels as usize, p);
-            }
+        if p.epilogue.clamps() {
+            let (pitch, channels) = (s.output.pixel_pitch as usize, s.output.channels as usize);
+            p.epilogue.clamp_pixels(output, outputs as usize, pitch, channels);
         }
     }
 }
@@ -352,7 +349,7 @@ mod assembly {
     use core::arch::asm;
 
     use super::{Four, Lines};
-    use crate::dsp::extension;
+    use crate::dsp::{extension, finish_in};
 
     /// An output.
     macro_rules! window {
@@ -369,10 +366,7 @@ mod assembly {
                 $step,
                 "\nsmlad r1, r2, r4, r1\n",
                 "smlabb r1, r3, r7, r1\n",
-                "smmlar r1, r1, r9, r1\n",
-                "add r1, r1, r1, asr #31\n",
-                "smmlar r1, r1, r10, r11\n",
-                "ssat r1, #8, r1\n",
+                finish_in!("r1", "r9", "r10", "r11"),
                 "strb r1, [r12]\n",
                 "add r12, r12, lr\n",
             )
@@ -557,22 +551,12 @@ pub(crate) mod host {
         let (most, _) = stretch(s);
         let fours = f64::from(p.groups / CHANNELS as u32);
         let images = f64::from(operation.output.ty.shape.dim(0));
-        let (mut stretches, mut columns, mut beside) = (0u32, 0u32, 0u32);
-        for x in (0..s.output.width).step_by(most as usize) {
-            let outputs = most.min(s.output.width - x);
-            let left = i64::from(x * s.strides[1]) - i64::from(s.pads[1]);
-            let end = left + i64::from((outputs - 1) * s.strides[1] + 3);
-            let inside = (end.min(i64::from(s.input.width)) - left.max(0)).max(0);
-            stretches += 1;
-            columns += inside as u32;
-            beside += (end - left - inside) as u32;
-        }
+        let [stretches, columns, beside] = s.stretches(most);
         let padded = (0..s.output.height).filter(|&y| {
             let rows = s.row_taps(y);
             rows.end - rows.first < 3
         });
         let rows = f64::from(s.output.height) * images;
-        let [stretches, columns, beside] = [stretches, columns, beside].map(f64::from);
         Some(Workload {
             products: rows * f64::from(s.output.width) * f64::from(p.groups),
             outputs: rows * stretches * fours,

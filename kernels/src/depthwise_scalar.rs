@@ -93,6 +93,9 @@ pub(crate) struct Stretch {
     /// The bounds.
     low: i32,
     high: i32,
+    /// How many outputs of a channel, for who clamps them afterwards.
+    #[cfg(any(kiln_armv6m, kiln_armv7m))]
+    outputs: usize,
 }
 
 unsafe fn run(call: &Call<'_>) {
@@ -113,11 +116,9 @@ unsafe fn run(call: &Call<'_>) {
             unsafe {
                 walk(&mut stretch);
                 #[cfg(any(kiln_armv6m, kiln_armv7m))]
-                if p.epilogue.low > -128 || p.epilogue.high < 127 {
-                    for x in x..x.wrapping_add(STRETCH).min(width) {
-                        let output = s.output.pixel(call.output(0), image, y, x);
-                        crate::conv2d_paired::clamp(output, s.output.channels as usize, p);
-                    }
+                if p.epilogue.clamps() {
+                    let (pitch, n) = (stretch.output_pitch as usize, s.output.channels as usize);
+                    p.epilogue.clamp_pixels(stretch.output, stretch.outputs, pitch, n);
                 }
             }
         }
@@ -179,6 +180,8 @@ impl Stretch {
             odd_zero: p.epilogue.output_zero.wrapping_mul(2).wrapping_add(1),
             low: p.epilogue.low,
             high: p.epilogue.high,
+            #[cfg(any(kiln_armv6m, kiln_armv7m))]
+            outputs: outputs as usize,
         }
     }
 }

@@ -3,6 +3,7 @@
 use core::arch::asm;
 
 use crate::depthwise_scalar::Stretch;
+use crate::scalar::{restore, save};
 
 /// An element is read from the row in `$row` and multiplied; each product goes with a sum into another, or the same.
 macro_rules! element {
@@ -86,20 +87,7 @@ pub(crate) unsafe extern "C" fn walk(stretch: *mut Stretch) {
     // SAFETY: the registers that a compiler may want back are stored and loaded; the rest is said below.
     unsafe {
         asm!(
-            "addi sp, sp, -64",
-            "sw ra, 0(sp)",
-            "sw s0, 4(sp)",
-            "sw s1, 8(sp)",
-            "sw s2, 12(sp)",
-            "sw s3, 16(sp)",
-            "sw s4, 20(sp)",
-            "sw s5, 24(sp)",
-            "sw s6, 28(sp)",
-            "sw s7, 32(sp)",
-            "sw s8, 36(sp)",
-            "sw s9, 40(sp)",
-            "sw s10, 44(sp)",
-            "sw s11, 48(sp)",
+            save!(),
             "lw a2, 12(a0)",
             "lw a1, 20(a0)",
             "lw a4, 64(a0)",
@@ -236,20 +224,7 @@ pub(crate) unsafe extern "C" fn walk(stretch: *mut Stretch) {
             "sw t1, 40(a0)",
             "lw t0, 48(a0)",
             "bne t0, t1, 1b",
-            "lw ra, 0(sp)",
-            "lw s0, 4(sp)",
-            "lw s1, 8(sp)",
-            "lw s2, 12(sp)",
-            "lw s3, 16(sp)",
-            "lw s4, 20(sp)",
-            "lw s5, 24(sp)",
-            "lw s6, 28(sp)",
-            "lw s7, 32(sp)",
-            "lw s8, 36(sp)",
-            "lw s9, 40(sp)",
-            "lw s10, 44(sp)",
-            "lw s11, 48(sp)",
-            "addi sp, sp, 64",
+            restore!(),
             inout("a0") stretch => _,
             out("a1") _,
             out("a2") _,

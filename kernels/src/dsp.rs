@@ -107,6 +107,44 @@ pub(crate) fn finish(sum: i32, multiplier: i32, divisor: i32, zero: i32) -> i32 
     ssat8(smmlar(scaled, divisor, zero))
 }
 
+/// [`finish`] in place, as assembly: the registers of the sum, the multiplier, the divisor and the zero point.
+#[cfg(kiln_dsp)]
+macro_rules! finish_in {
+    ($sum:literal, $multiplier:literal, $divisor:literal, $zero:literal) => {
+        concat!(
+            "smmlar ",
+            $sum,
+            ", ",
+            $sum,
+            ", ",
+            $multiplier,
+            ", ",
+            $sum,
+            "\nadd ",
+            $sum,
+            ", ",
+            $sum,
+            ", ",
+            $sum,
+            ", asr #31\nsmmlar ",
+            $sum,
+            ", ",
+            $sum,
+            ", ",
+            $divisor,
+            ", ",
+            $zero,
+            "\nssat ",
+            $sum,
+            ", #8, ",
+            $sum,
+            "\n",
+        )
+    };
+}
+#[cfg(kiln_dsp)]
+pub(crate) use finish_in;
+
 /// A multiplier and its shift as [`finish`] takes them: twice the multiplier, less 2^32, and what of 32 bits a division by
 /// a power of 2 leaves. `sum * 2 m / 2^32` is `sum + sum * (2 m - 2^32) / 2^32`, so that one instruction rounds it as the doubling
 /// high product does; `x * 2^(32 - n) / 2^32` is `x / 2^n`. `None` where that has no form: without a division by 4 or more.
@@ -124,11 +162,7 @@ mod tests {
 
     #[test]
     fn finishing_rounds_as_the_core_does() {
-        let mut seed = 1u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 32) as i32
-        };
+        let mut random = crate::requantize::random();
         let edges = [i32::MIN, i32::MIN + 1, -(1 << 30), -3, -2, -1, 0, 1, 2, 3, 1 << 30, i32::MAX - 1, i32::MAX];
         for round in 0..if cfg!(miri) { 100 } else { 20_000 } {
             let multiplier = match round % 4 {

@@ -98,11 +98,8 @@ unsafe fn run(call: &Call<'_>) {
                 fours.turn_to(call, p, row, [outputs.wrapping_sub(OUTPUTS), outputs]);
                 multiply(&mut fours);
             }
-            if e.low > -128 || e.high < 127 {
-                for o in 1..=outputs {
-                    let at = fours.output.wrapping_sub(o).cast::<i8>();
-                    at.write((at.read() as i32).max(e.low).min(e.high) as i8);
-                }
+            if e.clamps() {
+                e.clamp(fours.output.wrapping_sub(outputs), outputs);
             }
         }
     }

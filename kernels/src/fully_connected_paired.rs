@@ -79,9 +79,8 @@ unsafe fn run(call: &Call<'_>) {
             if outputs & 2 != 0 {
                 last_pair(&vector);
             }
-            for o in 0..if e.low > -128 || e.high < 127 { outputs } else { 0 } {
-                let at = output.wrapping_add(o).cast::<i8>();
-                at.write((at.read() as i32).max(e.low).min(e.high) as i8);
+            if e.clamps() {
+                e.clamp(output, outputs);
             }
         }
     }
@@ -159,7 +158,7 @@ mod assembly {
     use core::arch::asm;
 
     use super::Fours;
-    use crate::dsp::extension;
+    use crate::dsp::{extension, finish_in};
 
     /// Four elements: x in r12, its end in r3, weights in lr; sums of A and mixed ones in r4 and r5, of the second pair in r6 and r7.
     macro_rules! group {
@@ -187,37 +186,7 @@ mod assembly {
     /// [`crate::dsp::finish`] of one sum: shifts are in r2, their last byte next; the zero point in r12, 1 in r3.
     macro_rules! finish {
         ($sum:literal, $multiplier:literal) => {
-            concat!(
-                "uxtb r0, r2\n",
-                "lsr r2, r2, #8\n",
-                "lsl r0, r3, r0\n",
-                "smmlar ",
-                $sum,
-                ", ",
-                $sum,
-                ", ",
-                $multiplier,
-                ", ",
-                $sum,
-                "\n",
-                "add ",
-                $sum,
-                ", ",
-                $sum,
-                ", ",
-                $sum,
-                ", asr #31\n",
-                "smmlar ",
-                $sum,
-                ", ",
-                $sum,
-                ", r0, r12\n",
-                "ssat ",
-                $sum,
-                ", #8, ",
-                $sum,
-                "\n",
-            )
+            concat!("uxtb r0, r2\n", "lsr r2, r2, #8\n", "lsl r0, r3, r0\n", finish_in!($sum, $multiplier, "r0", "r12"))
         };
     }
 

@@ -299,6 +299,7 @@ mod rv32 {
     use core::arch::asm;
 
     use super::Vector;
+    use crate::scalar::{restore, save};
 
     /// A weight's product: x in t0, weights in t2.
     macro_rules! product {
@@ -397,20 +398,7 @@ mod rv32 {
         // SAFETY: the registers that a compiler may want back are stored and loaded; the rest is said below.
         unsafe {
             asm!(
-                "addi sp, sp, -64",
-                "sw ra, 0(sp)",
-                "sw s0, 4(sp)",
-                "sw s1, 8(sp)",
-                "sw s2, 12(sp)",
-                "sw s3, 16(sp)",
-                "sw s4, 20(sp)",
-                "sw s5, 24(sp)",
-                "sw s6, 28(sp)",
-                "sw s7, 32(sp)",
-                "sw s8, 36(sp)",
-                "sw s9, 40(sp)",
-                "sw s10, 44(sp)",
-                "sw s11, 48(sp)",
+                save!(),
                 "lw t3, 0(a0)",
                 "lw a1, 4(a0)",
                 // Where a number of elements that is no multiple of 4 enters the loop: so many elements earlier.
@@ -505,20 +493,7 @@ mod rv32 {
                 "sw t4, 16(a0)",
                 "sw t5, 20(a0)",
                 "sw t6, 24(a0)",
-                "lw ra, 0(sp)",
-                "lw s0, 4(sp)",
-                "lw s1, 8(sp)",
-                "lw s2, 12(sp)",
-                "lw s3, 16(sp)",
-                "lw s4, 20(sp)",
-                "lw s5, 24(sp)",
-                "lw s6, 28(sp)",
-                "lw s7, 32(sp)",
-                "lw s8, 36(sp)",
-                "lw s9, 40(sp)",
-                "lw s10, 44(sp)",
-                "lw s11, 48(sp)",
-                "addi sp, sp, 64",
+                restore!(),
                 inout("a0") vector => _,
                 out("a1") _,
                 out("a2") _,

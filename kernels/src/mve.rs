@@ -198,11 +198,7 @@ mod tests {
 
     #[test]
     fn finishing_rounds_as_the_core_does() {
-        let mut seed = 1u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 32) as i32
-        };
+        let mut random = crate::requantize::random();
         let edges = [i32::MIN, i32::MIN + 1, -(1 << 30), -3, -2, -1, 0, 1, 2, 3, 1 << 30, i32::MAX - 1, i32::MAX];
         for round in 0..if cfg!(miri) { 100 } else { 20_000 } {
             let multiplier = match round % 5 {

@@ -183,7 +183,7 @@ mod assembly {
     use core::arch::asm;
 
     use super::Tile;
-    use crate::dsp::extension;
+    use crate::dsp::{extension, finish_in};
 
     /// A group of four taps: x in r12, weights in lr; sums of A in r4 to r6, mixed ones in r7 to r9.
     macro_rules! group {
@@ -206,42 +206,6 @@ mod assembly {
             smlad r8, r1, r11, r8
             smlad r9, r2, r11, r9
             "
-        };
-    }
-
-    /// [`crate::dsp::finish`] of one sum: its register, the multiplier's, the divisor's; the zero point is in r0.
-    macro_rules! finish {
-        ($sum:literal, $multiplier:literal, $divisor:literal) => {
-            concat!(
-                "smmlar ",
-                $sum,
-                ", ",
-                $sum,
-                ", ",
-                $multiplier,
-                ", ",
-                $sum,
-                "\n",
-                "add ",
-                $sum,
-                ", ",
-                $sum,
-                ", ",
-                $sum,
-                ", asr #31\n",
-                "smmlar ",
-                $sum,
-                ", ",
-                $sum,
-                ", ",
-                $divisor,
-                ", r0\n",
-                "ssat ",
-                $sum,
-                ", #8, ",
-                $sum,
-                "\n",
-            )
         };
     }
 
@@ -310,12 +274,12 @@ mod assembly {
                 "lsl r11, r12, r11",
                 "lsl r10, r12, r10",
                 "ldr r0, [r3, #24]",
-                finish!("r4", "r1", "r11"),
-                finish!("r5", "r1", "r11"),
-                finish!("r6", "r1", "r11"),
-                finish!("r7", "r2", "r10"),
-                finish!("r8", "r2", "r10"),
-                finish!("r9", "r2", "r10"),
+                finish_in!("r4", "r1", "r11", "r0"),
+                finish_in!("r5", "r1", "r11", "r0"),
+                finish_in!("r6", "r1", "r11", "r0"),
+                finish_in!("r7", "r2", "r10", "r0"),
+                finish_in!("r8", "r2", "r10", "r0"),
+                finish_in!("r9", "r2", "r10", "r0"),
                 "bfi r4, r7, #8, #8",
                 "bfi r5, r8, #8, #8",
                 "bfi r6, r9, #8, #8",

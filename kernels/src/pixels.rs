@@ -6,7 +6,7 @@ use crate::spatial::{Image, Spatial, ceil_div};
 
 /// A walk over output pixels in raster order, or in reverse where the call walks down, over the ends of rows and images.
 pub(crate) struct Pixels<'a> {
-    call: &'a Call<'a>,
+    pub(crate) call: &'a Call<'a>,
     spatial: &'a Spatial,
     /// Pixels to come.
     pub(crate) left: usize,

@@ -36,6 +36,16 @@ pub(crate) fn narrow(scaled: i32, zero: i32, low: i32, high: i32) -> i8 {
     scaled.wrapping_add(zero).max(low).min(high) as i8
 }
 
+/// Numbers to round: a linear congruence (Knuth, MMIX), of which the upper half is used.
+#[cfg(test)]
+pub(crate) fn random() -> impl FnMut() -> i32 {
+    let mut seed = 1u64;
+    move || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 32) as i32
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,11 +54,7 @@ mod tests {
     #[test]
     fn equals_the_cores_arithmetic() {
         let edges = [i32::MIN, i32::MIN + 1, -(1 << 30), -3, -2, -1, 0, 1, 2, 3, 1 << 30, i32::MAX - 1, i32::MAX];
-        let mut seed = 1u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 32) as i32
-        };
+        let mut random = random();
         let mut values: Vec<i32> = edges.to_vec();
         values.extend((0..if cfg!(miri) { 20 } else { 400 }).map(|_| random()));
         for &a in &values {

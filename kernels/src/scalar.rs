@@ -14,6 +14,52 @@ use crate::arithmetic::Epilogue;
 #[cfg(feature = "host")]
 pub(crate) const SUM_LIMIT: i64 = 1 << 27;
 
+/// Keeps the registers that RISC-V's callers may want back in 64 bytes of stack, of which those from 52 on are free.
+#[cfg(kiln_rv32im)]
+macro_rules! save {
+    () => {
+        "addi sp, sp, -64
+        sw ra, 0(sp)
+        sw s0, 4(sp)
+        sw s1, 8(sp)
+        sw s2, 12(sp)
+        sw s3, 16(sp)
+        sw s4, 20(sp)
+        sw s5, 24(sp)
+        sw s6, 28(sp)
+        sw s7, 32(sp)
+        sw s8, 36(sp)
+        sw s9, 40(sp)
+        sw s10, 44(sp)
+        sw s11, 48(sp)"
+    };
+}
+#[cfg(kiln_rv32im)]
+pub(crate) use save;
+
+/// Gives them back, and the stack.
+#[cfg(kiln_rv32im)]
+macro_rules! restore {
+    () => {
+        "lw ra, 0(sp)
+        lw s0, 4(sp)
+        lw s1, 8(sp)
+        lw s2, 12(sp)
+        lw s3, 16(sp)
+        lw s4, 20(sp)
+        lw s5, 24(sp)
+        lw s6, 28(sp)
+        lw s7, 32(sp)
+        lw s8, 36(sp)
+        lw s9, 40(sp)
+        lw s10, 44(sp)
+        lw s11, 48(sp)
+        addi sp, sp, 64"
+    };
+}
+#[cfg(kiln_rv32im)]
+pub(crate) use restore;
+
 /// The upper half of a product.
 #[cfg(not(kiln_armv6m))]
 #[inline(always)]
@@ -246,11 +292,7 @@ mod tests {
 
     #[test]
     fn finishing_rounds_as_the_core_does() {
-        let mut seed = 1u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 32) as i32
-        };
+        let mut random = crate::requantize::random();
         let limit = SUM_LIMIT as i32;
         let edges = [1 - limit, -limit / 2, -3, -2, -1, 0, 1, 2, 3, limit / 2, limit - 1];
         for round in 0..if cfg!(miri) { 100 } else { 20_000 } {

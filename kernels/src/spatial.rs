@@ -209,6 +209,23 @@ impl Spatial {
         )
     }
 
+    /// Stretches of at most `most` outputs that a row is cut into, and the columns under all of them: those inside the image, and
+    /// those beside it.
+    #[cfg(feature = "host")]
+    pub(crate) fn stretches(&self, most: u32) -> [f64; 3] {
+        let (mut stretches, mut columns, mut beside) = (0u32, 0u32, 0u32);
+        for x in (0..self.output.width).step_by(most as usize) {
+            let outputs = most.min(self.output.width - x);
+            let left = i64::from(x * self.strides[1]) - i64::from(self.pads[1]);
+            let end = left + i64::from((outputs - 1) * self.strides[1] + self.kernel[1]);
+            let inside = (end.min(i64::from(self.input.width)) - left.max(0)).max(0);
+            stretches += 1;
+            columns += inside as u32;
+            beside += (end - left - inside) as u32;
+        }
+        [stretches, columns, beside].map(f64::from)
+    }
+
     /// Visits the pixels of `call.rows` in raster order, or in reverse where the call walks down. Row
     /// `r` is row `r % height` of image `r / height`.
     #[inline(always)]

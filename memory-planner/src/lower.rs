@@ -257,8 +257,8 @@ pub(crate) struct Lowering<'g> {
     external: bool,
     /// Among which kernels to choose.
     choice: Choice,
-    /// The input that is fed by rows where it can be.
-    pub fed: Option<ValueId>,
+    /// The input that is to be fed by rows where it can be.
+    feed: Option<ValueId>,
     pub pool: Pool,
     pub states: Vec<StateSlot>,
     unsupported: Vec<Unsupported>,
@@ -286,7 +286,7 @@ impl<'g> Lowering<'g> {
             target: options.target,
             external: options.external,
             choice: options.choice,
-            fed: graph.main_entry().filter(|_| options.feed).and_then(|e| graph.entries[e].inputs.first().copied()),
+            feed: graph.main_entry().filter(|_| options.feed).and_then(|e| graph.entries[e].inputs.first().copied()),
             pool: Pool::default(),
             states: states.collect(),
             unsupported: Vec::new(),
@@ -302,7 +302,7 @@ impl<'g> Lowering<'g> {
     }
 
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<Lowered, PlanError> {
-        let stretches = if self.external { Vec::new() } else { patches::find(self.graph, entry) };
+        let stretches = if self.external { Vec::new() } else { patches::find(self.graph, entry, self.feed) };
         if let Some(lowered) = self.with_stretches(entry, &stretches)? {
             return Ok(lowered);
         }
@@ -312,7 +312,7 @@ impl<'g> Lowering<'g> {
     /// Lowers an entry with these stretches planned as one step each; `None` where one can't be.
     fn with_stretches(&mut self, entry: &Entry, stretches: &[Stretch]) -> Result<Option<Lowered>, PlanError> {
         let mut work = Work::default();
-        let fed = self.fed.filter(|&id| stretches.iter().any(|stretch| stretch.may_feed(entry, id)));
+        let fed = stretches.iter().find_map(Stretch::fed);
         for (slot, &id) in entry.inputs.iter().enumerate() {
             if self.external || fed == Some(id) {
                 work.storage.insert(id, Storage::External(slot));

@@ -26,6 +26,8 @@ pub(crate) struct Stretch {
     /// The concatenation; its node, and those of concatenations that it takes.
     pub result: usize,
     others: Vec<usize>,
+    /// Whether the source is fed row by row.
+    fed: bool,
 }
 
 /// A chain of nodes over one slice.
@@ -38,8 +40,13 @@ struct Chain {
 }
 
 impl Stretch {
+    /// What is fed to it row by row.
+    pub(crate) fn fed(&self) -> Option<ValueId> {
+        self.fed.then_some(self.source)
+    }
+
     /// Whether `input` can be fed to it row by row: nothing else reads it, and no row is left out.
-    pub(crate) fn may_feed(&self, entry: &Entry, input: ValueId) -> bool {
+    fn may_feed(&self, entry: &Entry, input: ValueId) -> bool {
         let slices = entry.nodes.iter().enumerate().filter(|(_, node)| node.inputs.contains(&input));
         let own = slices.map(|(index, _)| index).all(|index| self.chains.iter().any(|chain| chain.slice == index));
         let outputs = entry.outputs.contains(&input) || entry.assigns.iter().any(|assign| assign.value == input);
@@ -144,8 +151,8 @@ fn whole_rows(slice: &Slice, shape: &Shape) -> Option<u64> {
     (before && after && dense).then(|| u64::from(slice.begin.get(cut).copied().unwrap_or(0)) * row)
 }
 
-/// The stretches of an entry.
-pub(crate) fn find(graph: &Graph, entry: &Entry) -> Vec<Stretch> {
+/// The stretches of an entry. What is to be fed by rows is, if it can be.
+pub(crate) fn find(graph: &Graph, entry: &Entry, feed: Option<ValueId>) -> Vec<Stretch> {
     let made = entry.nodes.iter().enumerate().map(|(index, node)| (node.output, index)).collect();
     let mut readers: HashMap<ValueId, usize> = HashMap::new();
     let read = entry.nodes.iter().flat_map(|node| &node.inputs).chain(&entry.outputs);
@@ -158,6 +165,9 @@ pub(crate) fn find(graph: &Graph, entry: &Entry) -> Vec<Stretch> {
     // An inner concatenation of a stretch may look like one itself.
     let inner: Vec<usize> = stretches.iter().flat_map(|stretch| stretch.others.iter().copied()).collect();
     stretches.retain(|stretch| !inner.contains(&stretch.result));
+    for stretch in &mut stretches {
+        stretch.fed = feed.is_some_and(|input| stretch.may_feed(entry, input));
+    }
     stretches
 }
 
@@ -180,6 +190,7 @@ fn stretch(uses: &Uses<'_>, index: usize, node: &Node) -> Option<Stretch> {
         chains: chains.into_iter().map(|(chain, _)| chain).collect(),
         result: index,
         others,
+        fed: false,
     })
 }
 
@@ -187,7 +198,7 @@ impl Lowering<'_> {
     /// Lowers a stretch: all its steps, each after those that it follows. `false` where kernels want of rows what only
     /// whole tensors have.
     pub(crate) fn stretch(&mut self, work: &mut Work, entry: &Entry, stretch: &Stretch) -> Result<bool, PlanError> {
-        let fed = self.fed == Some(stretch.source) && stretch.may_feed(entry, stretch.source);
+        let fed = stretch.fed;
         let source = match self.storage(work, stretch.source) {
             _ if fed => self.band(work, stretch),
             Storage::Buffer(source) => source,

@@ -7,10 +7,10 @@ use kiln_build::ModelError;
 use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
 use kiln_codegen::target_of;
-use kiln_passes::{Patched, Patches, Removed, fit_patches};
+use kiln_passes::{Removed, Within, plan_within};
 use kiln_planner::graph::Graph;
 use kiln_planner::kiln_file::{About, KilnFile};
-use kiln_planner::{Options, PlanError, Planned};
+use kiln_planner::{Options, Planned};
 
 use crate::CliError;
 use crate::report::{report, text};
@@ -52,9 +52,9 @@ impl Fitted {
     /// As for [`Fitted::read`].
     pub fn read_with(path: &Path, board: &Board, wanted: Wanted, options: &Options) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
-        let placed = Placed::within(&file, file.graph()?, options, wanted)?;
+        let placed = place(&file, file.graph()?, options, wanted)?;
         check_within(&file, &placed.planned, board, wanted.ram, placed.least)?;
-        let Placed { graph, planned, .. } = placed;
+        let Within { graph, planned, .. } = placed;
         Ok(Fitted { file, graph, planned })
     }
 
@@ -88,69 +88,31 @@ impl Fitted {
     }
 }
 
-/// A graph planned within so many bytes of RAM, if that can be.
-pub(crate) struct Placed {
-    /// The graph, in patches where that was needed.
-    pub graph: Graph,
-    /// Its plan.
-    pub planned: Planned,
-    /// What runs in patches.
-    pub patches: Option<Patches>,
-    /// The least bytes of RAM that patches or computing values again were found to need, where no plan is within the limit.
-    pub least: Option<u64>,
-}
-
-impl Placed {
-    /// Plans a graph of `file` with `options`. Where it takes more than `ram` bytes, its first operators run in patches if that is
-    /// enough; else values are computed again; else it stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// It can't be planned at all.
-    ///
-    /// An input is fed by rows only where the operators over it run in patches: there are some then whatever the limit.
-    pub(crate) fn within(
-        file: &ModelFile,
-        graph: Graph,
-        options: &Options,
-        Wanted { ram, feed }: Wanted,
-    ) -> Result<Placed, CliError> {
-        // Within so many bytes one region counts.
-        let rooms = if ram.is_some() { Options::for_target(options.target).rooms } else { options.rooms };
-        let options = Options { feed, rooms, ..*options };
-        let planned = file.plan(&graph, &options)?;
-        let Some(limit) = ram.filter(|&ram| feed || planned.ram_bytes > ram) else {
-            return Ok(Placed { graph, planned, patches: None, least: None });
-        };
-        let failed = |source| CliError::from(ModelError::Plan { path: file.path.clone(), source });
-        let mut least = match fit_patches(&graph, &options, limit).map_err(failed)? {
-            Some(Ok(Patched { graph, planned, patches })) => {
-                return Ok(Placed { graph, planned, patches: Some(patches), least: None });
-            }
-            Some(Err(least)) => Some(least),
-            None if feed => {
-                return Err(CliError::input(
-                    &file.path,
-                    "its first operators are no chain of int8 convolutions and pools over an image, so its input can't be fed by \
-                     rows; leave out --feed",
-                ));
-            }
-            None => None,
-        };
-        if feed {
-            let least = least.filter(|&least| least < planned.ram_bytes);
-            return Ok(Placed { graph, planned, patches: None, least });
-        }
-        match file.plan(&graph, &Options { ram: Some(limit), ..options }) {
-            Ok(planned) => return Ok(Placed { graph, planned, patches: None, least: None }),
-            Err(ModelError::Plan { source: PlanError::Ram(shortage), .. }) => {
-                least = Some(least.map_or(shortage.least, |least| least.min(shortage.least)));
-            }
-            Err(error) => return Err(error.into()),
-        }
-        let least = least.filter(|&least| least < planned.ram_bytes);
-        Ok(Placed { graph, planned, patches: None, least })
-    }
+/// Plans a graph of `file` as it is wanted: see [`plan_within`].
+///
+/// # Errors
+///
+/// It can't be planned at all, or its input can't be fed by rows.
+pub(crate) fn place(
+    file: &ModelFile,
+    graph: Graph,
+    options: &Options,
+    Wanted { ram, feed }: Wanted,
+) -> Result<Within, CliError> {
+    let Some(ram) = ram else {
+        let planned = file.plan(&graph, &Options { feed, ..*options })?;
+        return Ok(Within { graph, planned, patches: None, least: None });
+    };
+    // Within so many bytes one region counts.
+    let options = Options { feed, rooms: Options::for_target(options.target).rooms, ..*options };
+    let failed = |source| CliError::from(ModelError::Plan { path: file.path.clone(), source });
+    plan_within(graph, &options, ram).map_err(failed)?.ok_or_else(|| {
+        CliError::input(
+            &file.path,
+            "its first operators are no chain of int8 convolutions and pools over an image, so its input can't be fed by rows; \
+             leave out --feed",
+        )
+    })
 }
 
 /// Refuses a plan that does not fit a board: which region is short, by how much, and what is to blame.

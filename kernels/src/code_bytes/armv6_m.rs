@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(16),
-    base: 2698,
+    base: 2694,
     shared: &[
         ("kiln_kernels::add::fits", 182),
         ("kiln_kernels::blocks::Blocks::fit", 156),
@@ -96,7 +96,7 @@ pub(super) const FAMILY: Family = Family {
         // conv2d_tiled_biased_s8
         RowBytes { number: 27, bytes: 2320, shared: &[3, 4, 5, 16, 50] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1862, shared: &[2, 3, 4, 5, 50] },
+        RowBytes { number: 23, bytes: 1826, shared: &[2, 3, 4, 5, 50] },
         // depthwise_s8
         RowBytes { number: 2, bytes: 984, shared: &[2, 3, 4, 5, 13, 50] },
         // conv2d_s8

@@ -86,7 +86,7 @@ pub(super) const FAMILY: Family = Family {
         // conv2d_tiled_s8
         RowBytes { number: 22, bytes: 2826, shared: &[3, 4, 5] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1766, shared: &[2, 3, 4, 5] },
+        RowBytes { number: 23, bytes: 1770, shared: &[2, 3, 4, 5] },
         // depthwise_s8
         RowBytes { number: 2, bytes: 980, shared: &[2, 3, 4, 5, 13] },
         // conv2d_s8

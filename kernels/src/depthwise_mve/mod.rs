@@ -267,13 +267,9 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, line: &Line, x: u32, ou
             }
         }
     }
-    if p.epilogue.low > -128 || p.epilogue.high < 127 {
-        let mut output = output;
-        for _ in 0..outputs {
-            // SAFETY: the stretch's outputs.
-            unsafe { crate::conv2d_paired::clamp(output, channels, p) };
-            output = output.wrapping_add(tiles.output_pitch);
-        }
+    if p.epilogue.clamps() {
+        // SAFETY: the stretch's outputs.
+        unsafe { p.epilogue.clamp_pixels(output, outputs, tiles.output_pitch, channels) };
     }
 }
 
@@ -440,20 +436,10 @@ pub(crate) mod host {
         let s = &p.spatial;
         let (most, _) = stretch(s);
         let images = f64::from(operation.output.ty.shape.dim(0));
-        let (mut stretches, mut columns, mut beside) = (0u32, 0u32, 0u32);
-        for x in (0..s.output.width).step_by(most as usize) {
-            let outputs = most.min(s.output.width - x);
-            let left = i64::from(x * s.strides[1]) - i64::from(s.pads[1]);
-            let end = left + i64::from((outputs - 1) * s.strides[1] + s.kernel[1]);
-            let inside = (end.min(i64::from(s.input.width)) - left.max(0)).max(0);
-            stretches += 1;
-            columns += inside as u32;
-            beside += (end - left - inside) as u32;
-        }
+        let [stretches, columns, beside] = s.stretches(most);
         let taps = (0..s.output.height).map(|y| s.row_taps(y)).map(|rows| rows.end - rows.first).sum::<u32>();
         let rows = f64::from(s.output.height) * images;
         let [fours, eights] = [4, 8].map(|together| f64::from(p.groups.div_ceil(together)));
-        let [stretches, columns, beside] = [stretches, columns, beside].map(f64::from);
         Some(Workload {
             products: rows * f64::from(s.output.width) * fours,
             outputs: rows * stretches * fours,

@@ -8,7 +8,7 @@ use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
-use crate::model::{ModelFile, Placed, Wanted};
+use crate::model::{ModelFile, Wanted, place};
 use crate::report::json::{AllBoards, FORMAT, Patches, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
@@ -75,7 +75,7 @@ fn reports(
             reports.push(match plain.ram.limit.filter(|&limit| feed || ram.is_some() && plain.ram.total > limit) {
                 Some(limit) => {
                     let wanted = Wanted { ram: Some(limit), feed };
-                    let placed = Placed::within(file, cleaned.graph.clone(), &options, wanted)?;
+                    let placed = place(file, cleaned.graph.clone(), &options, wanted)?;
                     let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
                     report.ram.least = placed.least;
                     report.patches = placed.patches.map(Patches::from);

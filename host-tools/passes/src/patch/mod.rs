@@ -48,6 +48,52 @@ pub struct Patched {
     pub patches: Patches,
 }
 
+/// A graph planned within so many bytes of RAM, if that can be.
+pub struct Within {
+    /// The graph, in patches where that was needed.
+    pub graph: Graph,
+    /// Its plan.
+    pub planned: Planned,
+    /// What runs in patches.
+    pub patches: Option<Patches>,
+    /// The least bytes of RAM that patches or computing values again were found to need, where no plan is within the limit.
+    pub least: Option<u64>,
+}
+
+/// Plans a graph within `ram` bytes of RAM. Where it takes more, its first operators run in patches if that is enough; else
+/// values are computed again; else it is planned as it is. An input is fed by rows only where patches run over it, so there are some
+/// then whatever the limit; `None` where there can't be.
+///
+/// # Errors
+///
+/// It can't be planned at all.
+pub fn plan_within(graph: Graph, options: &Options, ram: u64) -> Result<Option<Within>, PlanError> {
+    let options = Options { ram: None, ..*options };
+    let planned = plan(&graph, &options)?;
+    if !options.feed && planned.ram_bytes <= ram {
+        return Ok(Some(Within { graph, planned, patches: None, least: None }));
+    }
+    let mut least = match fit_patches(&graph, &options, ram)? {
+        Some(Ok(Patched { graph, planned, patches })) => {
+            return Ok(Some(Within { graph, planned, patches: Some(patches), least: None }));
+        }
+        Some(Err(least)) => Some(least),
+        None if options.feed => return Ok(None),
+        None => None,
+    };
+    if !options.feed {
+        match plan(&graph, &Options { ram: Some(ram), ..options }) {
+            Ok(planned) => return Ok(Some(Within { graph, planned, patches: None, least: None })),
+            Err(PlanError::Ram(shortage)) => {
+                least = Some(least.map_or(shortage.least, |least| least.min(shortage.least)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let least = least.filter(|&least| least < planned.ram_bytes);
+    Ok(Some(Within { graph, planned, patches: None, least }))
+}
+
 /// The graph with its first `operators` operators in patches of `rows` rows, and the multiply-accumulates that are computed
 /// twice; `None` where these operators can't be cut up so, or one patch would do.
 ///
