@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use kiln_boards::Board;
+use kiln_boards::{Board, MemoryKind};
 use kiln_build::ModelError;
 use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
+use kiln_codegen::fit::{is_spread, main_region};
 use kiln_codegen::target_of;
 use kiln_passes::{Removed, Within, plan_within};
 use kiln_planner::graph::Graph;
@@ -52,7 +53,7 @@ impl Fitted {
     /// As for [`Fitted::read`].
     pub fn read_with(path: &Path, board: &Board, wanted: Wanted, options: &Options) -> Result<Fitted, CliError> {
         let file = ModelFile::read(path)?;
-        let placed = place(&file, file.graph()?, options, wanted)?;
+        let placed = place(&file, file.graph()?, options, wanted, board)?;
         check_within(&file, &placed.planned, board, wanted.ram, placed.least)?;
         let Within { graph, planned, .. } = placed;
         Ok(Fitted { file, graph, planned })
@@ -88,7 +89,8 @@ impl Fitted {
     }
 }
 
-/// Plans a graph of `file` as it is wanted: see [`plan_within`].
+/// Plans a graph of `file` as it is wanted: see [`plan_within`]. Without a limit of its own it is the board's where the plan as it
+/// is would not fit.
 ///
 /// # Errors
 ///
@@ -98,10 +100,18 @@ pub(crate) fn place(
     graph: Graph,
     options: &Options,
     Wanted { ram, feed }: Wanted,
+    board: &Board,
 ) -> Result<Within, CliError> {
-    let Some(ram) = ram else {
-        let planned = file.plan(&graph, &Options { feed, ..*options })?;
-        return Ok(Within { graph, planned, patches: None, least: None });
+    let region = main_region(board, MemoryKind::Ram).map(|region| region.bytes);
+    let limit = region.into_iter().chain(ram).min();
+    let plain = match ram {
+        None => Some(file.plan(&graph, &Options { feed, ..*options })?),
+        Some(_) => None,
+    };
+    let fits = |planned: &Planned| is_spread(planned) || limit.is_none_or(|limit| planned.ram_bytes <= limit);
+    let ram = match (plain, limit) {
+        (Some(planned), _) if fits(&planned) => return Ok(Within { graph, planned, patches: None, least: None }),
+        (_, limit) => limit.unwrap_or(u64::MAX),
     };
     // Within so many bytes one region counts.
     let options = Options { feed, rooms: Options::for_target(options.target).rooms, ..*options };
@@ -109,7 +119,7 @@ pub(crate) fn place(
     plan_within(graph, &options, ram).map_err(failed)?.ok_or_else(|| {
         CliError::input(
             &file.path,
-            "its first operators are no chain of int8 convolutions and pools over an image, so its input can't be fed by rows; \
+            "its first operators are no int8 convolutions, pools or sums over an image, so its input can't be fed by rows; \
              leave out --feed",
         )
     })

@@ -37,6 +37,6 @@ pub use fold_constants::{MAX_GROWTH, MAX_WORK, fold_constants};
 pub use fuse_elementwise::fuse_elementwise;
 pub use fuse_padding::fuse_padding;
 pub use fuse_requantize::fuse_requantize;
-pub use patch::{Patched, Patches, Within, fit_patches, patch, plan_within};
+pub use patch::{Overlap, Patched, Patches, Way, Within, fit_patches, patch, plan_within};
 pub use recognize_layers::{fuse_activations, recognize_layers};
 pub use simplify_views::simplify_views;

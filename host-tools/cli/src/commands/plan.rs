@@ -72,10 +72,11 @@ fn reports(
         }
         if let Some((_, planned)) = plans.iter().find(same) {
             let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
-            reports.push(match plain.ram.limit.filter(|&limit| feed || ram.is_some() && plain.ram.total > limit) {
+            let short = |&limit: &u64| feed || plain.ram.total > limit && !is_spread(planned);
+            reports.push(match plain.ram.limit.filter(short) {
                 Some(limit) => {
                     let wanted = Wanted { ram: Some(limit), feed };
-                    let placed = place(file, cleaned.graph.clone(), &options, wanted)?;
+                    let placed = place(file, cleaned.graph.clone(), &options, wanted, board)?;
                     let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
                     report.ram.least = placed.least;
                     report.patches = placed.patches.map(Patches::from);

@@ -118,6 +118,8 @@ pub struct Patches {
     pub count: u32,
     /// Rows of the last operator's output in each.
     pub rows: u32,
+    /// Whether rows that two patches need are kept; else they are computed twice.
+    pub kept: bool,
     /// Multiply-accumulates that a run takes more.
     pub macs: u64,
 }
@@ -133,8 +135,8 @@ pub struct Fed {
 
 impl From<kiln_passes::Patches> for Patches {
     fn from(from: kiln_passes::Patches) -> Patches {
-        let kiln_passes::Patches { operators, last, count, rows, macs } = from;
-        Patches { operators, last, count, rows, macs }
+        let kiln_passes::Patches { operators, last, count, rows, overlap, macs, .. } = from;
+        Patches { operators, last, count, rows, kept: overlap == kiln_passes::Overlap::Kept, macs }
     }
 }
 

@@ -84,7 +84,7 @@ fn header(report: &PlanReport) -> String {
     }
     if let Some(patches) = &report.patches {
         text.push_str(&format!(
-            "Patch  the first {}, up to '{}', in {} of {}: {} multiply-accumulates more\n",
+            "Patch  the first {}, up to '{}', in {} of {}; what two need is {}: {} multiply-accumulates more\n",
             counted(patches.operators, "operator"),
             printable(&patches.last),
             match patches.count {
@@ -92,6 +92,7 @@ fn header(report: &PlanReport) -> String {
                 count => format!("{count} patches"),
             },
             counted(patches.rows as usize, "row"),
+            if patches.kept { "kept" } else { "computed twice" },
             thousands(patches.macs)
         ));
     }

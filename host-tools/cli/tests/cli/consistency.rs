@@ -193,14 +193,14 @@ fn a_model_that_does_not_fit_says_what_is_short() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("synthetic.kiln");
     std::fs::write(&model, synthetic::file(true, &[])).unwrap();
-    let ran = kiln(["plan", &arg(&model), "--board", "microbit", "--ram", "100", "--json"]);
+    let ran = kiln(["plan", &arg(&model), "--board", "microbit", "--ram", "20", "--json"]);
     assert_eq!(ran.code, 1);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(report["fits"], false);
     let short = &list(&report, "short")[0];
     assert_eq!((text(short, "memory"), text(short, "region")), ("ram", "RAM"));
-    assert_eq!((number(short, "limit"), number(short, "needed")), (100, number(&report["ram"], "total")));
-    for needed in ["synthetic.kiln", "microbit", "RAM region RAM", "100 available", "step 1", "add 'sum'", "conv"] {
+    assert_eq!((number(short, "limit"), number(short, "needed")), (20, number(&report["ram"], "total")));
+    for needed in ["synthetic.kiln", "microbit", "RAM region RAM", "20 available", "step 1", "add 'sum'", "conv"] {
         assert!(ran.stderr.contains(needed), "{needed} is missing in {}", ran.stderr);
     }
 }

@@ -277,13 +277,13 @@ fn boards_that_are_not_there_or_wrong() {
     let good = "name = 'tiny'\ntitle = 't'\nchip = 'c'\ncpu = 'cortex-m0'\ntarget = 'thumbv6m-none-eabi'\n\
                 clock_hz = 1000000\n[isa]\nfamily = 'armv6-m'\n\
                 [[memory]]\nname = 'ROM'\nkind = 'flash'\nstart = 0\nbytes = 1024\n\
-                [[memory]]\nname = 'SRAM'\nkind = 'ram'\nstart = 0x20000000\nbytes = 128\n\
+                [[memory]]\nname = 'SRAM'\nkind = 'ram'\nstart = 0x20000000\nbytes = 16\n\
                 [run]\nkind = 'qemu'\nbinary = 'qemu-system-arm'\nmachine = 'microbit'\n";
     bad(&plan(&board(&good.replace("armv6-m", "armv9-x"))), &["board.toml", "armv9-x"]);
-    bad(&plan(&board(&good.replace("bytes = 128", "bytes = 0"))), &["board.toml", "SRAM"]);
+    bad(&plan(&board(&good.replace("bytes = 16", "bytes = 0"))), &["board.toml", "SRAM"]);
     let ran = plan(&board(good));
     assert_eq!(ran.code, 1, "{}", ran.stderr);
-    for word in ["tiny", "RAM region SRAM", "128 available", "flash region ROM", "1,024 available", "weights"] {
+    for word in ["tiny", "RAM region SRAM", "16 available", "flash region ROM", "1,024 available", "weights"] {
         assert!(ran.stderr.contains(word), "no '{word}' in {}", ran.stderr);
     }
     assert!(ran.stdout.contains("does not fit"), "{}", ran.stdout);

@@ -96,7 +96,7 @@ fn it_goes_with_text_and_comes_also_when_the_model_does_not_fit() {
     let text = kiln_fine(["plan", &model, "--board", "microbit"]);
     assert_eq!(kiln_fine(["plan", &model, "--board", "microbit", "--svg", &arg(&map)]), text);
     let fits = std::fs::read_to_string(&map).unwrap();
-    let ran = kiln(["plan", &model, "--board", "microbit", "--ram", "100", "--svg", &arg(&map)]);
+    let ran = kiln(["plan", &model, "--board", "microbit", "--ram", "20", "--svg", &arg(&map)]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let short = std::fs::read_to_string(&map).unwrap();
     assert!(!fits.contains("end of RAM") && short.contains("end of RAM") && short.contains("RAM short by"), "{short}");

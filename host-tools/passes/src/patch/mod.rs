@@ -1,12 +1,14 @@
 //! Running the first operators of a network in patches, so that images between them are never whole in memory.
 //!
 //! A patch is some rows of the last of these operators' output, and whatever rows of the images before it they follow from. Windows
-//! of neighbouring patches overlap, so rows near their edges are computed twice: that is the price, stated as
-//! multiply-accumulates. Not a bit of any result changes. What planning makes of the graph is told in `kiln_planner`: slices and
-//! the concatenation of patches cost nothing, and the output may lie over input rows that are done with.
-//! (Lin et al., 2021, "MCUNetV2", run networks so.)
+//! of neighbouring patches overlap. The rows that two patches need are either kept from one to the next, in line buffers, which
+//! takes memory for as long as patches run; or they are computed again, which is stated as multiply-accumulates. Not a bit of any
+//! result changes. What planning makes of the graph is told in `kiln_planner`: slices and the concatenation of patches cost nothing,
+//! and the output may lie over input rows that are done with.
+//! (Lin et al., 2021, "MCUNetV2", compute again; Alwani et al., 2016, "Fused-layer CNN accelerators", compare both.)
 
 mod rewrite;
+mod segment;
 
 use kiln_planner::graph::Graph;
 use kiln_planner::solve::Budget;
@@ -14,14 +16,35 @@ use kiln_planner::{Options, PlanError, Planned, plan};
 
 use crate::PassError;
 
-use rewrite::{Chain, chain};
-
 /// Rows of a patch that are tried.
 const ROWS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
+/// Rows of any image that are computed at once where no piece has more than one: fewer take less memory and more steps.
+const AT_ONCE: [u32; 3] = [1, 2, 4];
 /// Operators that may run in patches.
-const MOST: usize = 10;
-/// Patches that a plan may have: each has records for all of its operators.
+const MOST: usize = 40;
+/// Patches that a plan may have, and steps in them: each has its record.
 const PATCHES: u32 = 64;
+const STEPS: usize = 1000;
+
+/// What becomes of rows that two patches need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Overlap {
+    /// They are kept.
+    Kept,
+    /// They are computed twice.
+    ComputedAgain,
+}
+
+/// How operators are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// Rows of the last operator's output in a patch.
+    pub rows: u32,
+    /// The most rows of any image that are computed at once, where overlaps are kept. Else a patch computes all it needs.
+    pub at_once: u32,
+    /// What becomes of rows that two patches need.
+    pub overlap: Overlap,
+}
 
 /// What runs in patches.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +57,10 @@ pub struct Patches {
     pub count: u32,
     /// Rows of the last operator's output in each of them, the last one apart.
     pub rows: u32,
+    /// How often operators are called in all of them together.
+    pub steps: usize,
+    /// What becomes of rows that two of them need.
+    pub overlap: Overlap,
     /// Multiply-accumulates that a run takes more.
     pub macs: u64,
 }
@@ -94,36 +121,37 @@ pub fn plan_within(graph: Graph, options: &Options, ram: u64) -> Result<Option<W
     Ok(Some(Within { graph, planned, patches: None, least }))
 }
 
-/// The graph with its first `operators` operators in patches of `rows` rows, and the multiply-accumulates that are computed
-/// twice; `None` where these operators can't be cut up so, or one patch would do.
+/// The graph with its first `operators` operators in patches; `None` where these operators can't be cut up so, or one patch would
+/// do.
 ///
 /// # Errors
 ///
 /// The graph is not valid.
-pub fn patch(graph: &Graph, operators: usize, rows: u32) -> Result<Option<(Graph, Patches)>, PassError> {
+pub fn patch(graph: &Graph, operators: usize, way: Way) -> Result<Option<(Graph, Patches)>, PassError> {
     graph.validate()?;
-    let Some((entry, whole)) = chain(graph) else { return Ok(None) };
-    if operators < 2 || operators > whole.len() || rows == 0 {
-        return Ok(None);
-    }
-    let chain = Chain { entry, stages: &whole[..operators] };
-    Ok(chain.cut(graph, rows, PATCHES))
+    let found = segment::find(graph).filter(|_| way.rows > 0 && way.at_once > 0);
+    let segment = found.as_ref().and_then(|found| found.first(operators));
+    Ok(segment.and_then(|segment| segment.cut(graph, way, PATCHES)))
 }
 
-/// The graph in the patches that take the fewest multiply-accumulates more with which state and arena stay within
-/// `options.ram`; `Err` with the least bytes found where none do, `None` where the graph has nothing to be cut.
+/// The graph in the patches that take the least work more with which state and arena stay within `options.ram`; `Err` with the
+/// least bytes found where none do, `None` where the graph has nothing to be cut.
 ///
 /// # Errors
 ///
 /// The graph is not valid, or can't be planned at all.
 pub fn fit_patches(graph: &Graph, options: &Options, ram: u64) -> Result<Option<Result<Patched, u64>>, PlanError> {
-    let Some((entry, whole)) = chain(graph) else { return Ok(None) };
+    let Some(found) = segment::find(graph) else { return Ok(None) };
+    let segments = found.ends.iter().filter(|&&end| end <= MOST).filter_map(|&end| found.first(end));
     let mut candidates = Vec::new();
-    for operators in 2..=whole.len().min(MOST) {
-        let chain = Chain { entry, stages: &whole[..operators] };
-        candidates.extend(ROWS.iter().filter_map(|&rows| chain.cut(graph, rows, PATCHES)));
+    for segment in segments {
+        let kept = |rows, at_once| Way { rows, at_once, overlap: Overlap::Kept };
+        let again = |rows| Way { rows, at_once: u32::MAX, overlap: Overlap::ComputedAgain };
+        let ways = ROWS.map(|rows| kept(rows, u32::MAX)).into_iter().chain(AT_ONCE.map(|rows| kept(1, rows)));
+        let ways = ways.chain(ROWS.map(again)).filter_map(|way| segment.cut(graph, way, PATCHES));
+        candidates.extend(ways.filter(|(_, patches)| patches.steps <= STEPS));
     }
-    candidates.sort_by_key(|(_, patches)| (patches.macs, patches.count));
+    candidates.sort_by_key(|(_, patches)| (patches.macs, patches.steps));
     // Rules place almost as well as the search and take no time: enough to choose by.
     let quick = Options { ram: None, budget: Budget { nodes: 0 }, ..*options };
     let mut least = None;

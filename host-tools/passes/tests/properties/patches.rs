@@ -1,10 +1,10 @@
-//! Chains of convolutions and pools, whole and in patches.
+//! Convolutions, pools and residual sums, whole and in patches.
 
 use std::cell::Cell;
 
 use kiln_core::{DType, TargetId};
-use kiln_ops::{Activation, Conv2d, Pool2d, PoolKind};
-use kiln_passes::{Patched, fit_patches, patch};
+use kiln_ops::{Activation, Add, Conv2d, Pool2d, PoolKind};
+use kiln_passes::{Overlap, Patched, Way, fit_patches, patch};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::solve::Budget;
 use kiln_planner::{Options, Planned, plan};
@@ -25,25 +25,34 @@ struct Stage {
 }
 
 fn stage() -> impl Strategy<Value = Stage> {
-    (0..4u32, 1..4u32, 1..3u32, 1..3u32, [0..3u32, 0..3u32], 1..7u32).prop_map(
+    (0..6u32, 1..4u32, 1..3u32, 1..3u32, [0..3u32, 0..3u32], 1..7u32).prop_map(
         |(kind, window, stride, dilation, pads, channels)| Stage { kind, window, stride, dilation, pads, channels },
     )
 }
 
-/// The chain over an image of these rows; operators that do not fit are left out.
+/// The network over an image of these rows; operators that do not fit are left out. Those that add take the value before last,
+/// or one before it, of their shape.
 fn chain(rows: u32, channels: u32, stages: &[Stage]) -> Graph {
     let mut graph = Graph::new("chain");
     let ty = tensor_type(DType::I8, &[1, rows, 5, channels]).unwrap();
     let x = graph.add_input("x", ty, Quant::per_tensor(0.05, -3));
     graph.entries.push(Entry { name: "infer".into(), inputs: vec![x], ..Entry::default() });
-    let mut value = x;
+    let mut values = vec![x];
     for (number, stage) in stages.iter().enumerate() {
+        let value = values[values.len() - 1];
         let [top, bottom] = stage.pads.map(|pad| pad.min((stage.window - 1) * stage.dilation));
         let (strides, pads) = ([stage.stride, 1], [top, 1, bottom, 1]);
         let kernel = [stage.window, 3];
         let depth = graph.value(value).ty.shape.dim(3);
         let quant = Quant::per_tensor(0.06, -7 + number as i32);
-        let added = if stage.kind >= 2 {
+        let added = if stage.kind >= 4 {
+            let shape = graph.value(value).ty.shape;
+            let Some(&other) = values.iter().rev().skip(1).find(|&&id| graph.value(id).ty.shape == shape) else {
+                continue;
+            };
+            let op = Add { activation: Activation::Relu };
+            graph.try_add_node(0, format!("add {number}"), op.into(), &[value, other], quant)
+        } else if stage.kind >= 2 {
             let kind = if stage.kind == 2 { PoolKind::Average } else { PoolKind::Max };
             let pads = [top.min(stage.window - 1), 1, bottom.min(stage.window - 1), 1];
             let quant = graph.value(value).quant.clone();
@@ -65,9 +74,9 @@ fn chain(rows: u32, channels: u32, stages: &[Stage]) -> Graph {
             let op = Conv2d { strides, dilations, pads, groups, activation: Activation::Relu6 };
             graph.try_add_node(0, format!("conv {number}"), op.into(), &[value, weights, bias], quant)
         };
-        value = added.unwrap_or(value);
+        values.extend(added);
     }
-    graph.entries[0].outputs.push(value);
+    graph.entries[0].outputs.extend(values.last());
     graph
 }
 
@@ -87,26 +96,32 @@ fn options(target: TargetId) -> Options {
 
 #[test]
 fn patches_compute_the_same() {
-    let feeds = Cell::new(0);
-    proptest!(ProptestConfig::with_cases(300), |(
+    let (cuts, feeds) = (Cell::new(0), Cell::new(0));
+    proptest!(ProptestConfig::with_cases(150), |(
         rows in 3..20u32,
         channels in 1..5u32,
-        stages in prop::collection::vec(stage(), 2..5),
-        operators in 2..5usize,
+        stages in prop::collection::vec(stage(), 2..7),
         height in 1..7u32,
+        at_once in prop_oneof![Just(u32::MAX), 1..4u32],
+        kept: bool,
     )| {
         let graph = chain(rows, channels, &stages);
         let whole = evaluated(&graph);
-        if let Some((patched, patches)) = patch(&graph, operators, height).unwrap() {
+        let overlap = if kept { Overlap::Kept } else { Overlap::ComputedAgain };
+        let way = Way { rows: height, at_once, overlap };
+        for (patched, patches) in (2..7).filter_map(|operators| patch(&graph, operators, way).unwrap()) {
+            cuts.set(cuts.get() + 1);
+            prop_assert!(!kept || patches.macs == 0);
             patched.validate().unwrap();
             prop_assert_eq!(&evaluated(&patched), &whole);
             for target in [TargetId::PORTABLE, TargetId::ARMV7EM, TargetId::ARMV6M] {
                 let planned = plan(&patched, &options(target)).unwrap();
                 let entry = planned.main_entry().unwrap();
-                // Neither slices nor pieces are copied.
-                let chains = entry.steps.iter().filter(|step| !["slice", "concat", "copy"].contains(&step.op.name()));
+                // Neither slices nor pieces are copied, but for rows that are kept.
+                let copies: &[&str] = if kept { &["slice", "concat"] } else { &["slice", "concat", "copy"] };
+                let chains = entry.steps.iter().filter(|step| !copies.contains(&step.op.name()));
                 prop_assert_eq!(chains.count(), entry.steps.len());
-                prop_assert!(patches.count > 1 && entry.steps.len() >= patches.operators * patches.count as usize);
+                prop_assert!(patches.count > 1 && entry.steps.len() >= patches.steps);
                 prop_assert_eq!(&run(&patched, &planned), &whole);
                 let apart = plan(&patched, &Options { overlap: false, ..options(target) }).unwrap();
                 prop_assert!(planned.arena_bytes <= apart.arena_bytes);
@@ -121,7 +136,7 @@ fn patches_compute_the_same() {
             }
         }
     });
-    assert!(feeds.get() > 100, "only {} plans were fed", feeds.get());
+    assert!(cuts.get() > 100 && feeds.get() > 300, "only {} cuts, {} plans fed", cuts.get(), feeds.get());
 }
 
 /// An image that shrinks, as first layers shrink it.
@@ -145,7 +160,7 @@ fn the_patches_chosen_fit_and_cost_what_they_say() {
     let whole = plan(&graph, &options).unwrap().ram_bytes;
     let Some(Err(least)) = fit_patches(&graph, &options, 100).unwrap() else { panic!("the input alone is larger") };
     assert!(least < whole * 4 / 5 && least > 64 * 5 * 3, "{least}");
-    let mut last = 0;
+    let mut last = (0, 0);
     for limit in [whole - 1, (whole + least) / 2, least] {
         let Some(Ok(Patched { graph: patched, planned, patches })) = fit_patches(&graph, &options, limit).unwrap()
         else {
@@ -155,21 +170,26 @@ fn the_patches_chosen_fit_and_cost_what_they_say() {
         assert_eq!(run(&patched, &planned), evaluated(&graph));
         assert_eq!(extra(&patched), extra(&graph) + patches.macs);
         // Less memory is not had for less work.
-        assert!(patches.macs >= last, "{patches:?}");
-        last = patches.macs;
+        assert!((patches.macs, patches.steps) >= last, "{patches:?}");
+        last = (patches.macs, patches.steps);
     }
-    assert!(last > 0);
+    assert!(last.0 > 0);
 }
 
 #[test]
 fn what_can_not_be_cut_is_left_alone() {
     let graph = shrinking();
+    let none = Way { rows: 1, at_once: 0, overlap: Overlap::Kept };
+    assert!(patch(&graph, 2, none).unwrap().is_none());
     for (operators, rows) in [(0, 1), (1, 1), (5, 1), (2, 0), (2, 32), (4, 16)] {
-        assert!(patch(&graph, operators, rows).unwrap().is_none(), "{operators} operators, {rows} rows");
+        for overlap in [Overlap::Kept, Overlap::ComputedAgain] {
+            let way = Way { rows, at_once: 1, overlap };
+            assert!(patch(&graph, operators, way).unwrap().is_none(), "{operators} operators, {rows} rows");
+        }
     }
     // A value that something else reads stays whole.
     let mut read_twice = shrinking();
     let middle: ValueId = read_twice.entries[0].nodes[0].output;
     read_twice.entries[0].outputs.push(middle);
-    assert!(patch(&read_twice, 2, 1).unwrap().is_none());
+    assert!(patch(&read_twice, 2, Way { rows: 1, at_once: 1, overlap: Overlap::Kept }).unwrap().is_none());
 }
