@@ -2,6 +2,7 @@
 
 mod graphs;
 mod patches;
+mod stretches;
 
 use graphs::{Recipe, build, recipe};
 use kiln_core::{TargetId, TensorType};
