@@ -119,7 +119,7 @@ pub(crate) fn place(
     plan_within(graph, &options, ram).map_err(failed)?.ok_or_else(|| {
         CliError::input(
             &file.path,
-            "its first operators are no int8 convolutions, pools or sums over an image, so its input can't be fed by rows; \
+            "its first operators are no convolutions, pools or sums over an image, so its input can't be fed by rows; \
              leave out --feed",
         )
     })

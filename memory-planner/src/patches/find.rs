@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_core::{DType, Shape};
+use kiln_core::TensorType;
 use kiln_ops::{Effect, Op, Slice};
 
 use super::{Rows, Stretch};
@@ -51,15 +51,17 @@ impl Uses<'_> {
     }
 }
 
-/// Where a slice of int8 begins that lies in one piece, in bytes.
-fn whole_rows(slice: &Slice, shape: &Shape) -> Option<u64> {
+/// Where a slice begins that lies in one piece, in bytes.
+fn whole_rows(slice: &Slice, image: &TensorType) -> Option<u64> {
+    let shape = &image.shape;
     let rank = shape.rank();
     let Some(cut) = (0..rank).find(|&axis| slice.size.dim(axis) != shape.dim(axis)) else { return Some(0) };
     let before = (0..cut).all(|axis| shape.dim(axis) == 1);
     let after = (cut + 1..rank).all(|axis| slice.size.dim(axis) == shape.dim(axis));
     let dense = slice.step.get(cut) == Some(&1);
     let row: u64 = (cut + 1..rank).map(|axis| u64::from(shape.dim(axis))).product();
-    (before && after && dense).then(|| u64::from(slice.begin.get(cut).copied().unwrap_or(0)) * row)
+    let begin = u64::from(slice.begin.get(cut).copied().unwrap_or(0)).checked_mul(row)?;
+    image.dtype.bytes(begin).filter(|_| before && after && dense)
 }
 
 /// Operators and images that may lie between a piece and the source: more are not followed.
@@ -116,13 +118,13 @@ impl Walk<'_> {
             return (self.own.contains(&value) || self.pieces.contains_key(&value)).then_some(());
         }
         let of = self.uses.graph.value(value);
-        if of.ty.dtype != DType::I8 || !of.varying.is_empty() {
+        if !of.varying.is_empty() {
             return None;
         }
         self.own.insert(value);
         if let Op::Slice(slice) = node.op {
             let &[image] = &node.inputs[..] else { return None };
-            let begin = whole_rows(&slice, &self.uses.graph.value(image).ty.shape)?;
+            let begin = whole_rows(&slice, &self.uses.graph.value(image).ty)?;
             let end = begin + of.ty.bytes()?;
             self.slices.insert(value, Rows { of: image, bytes: begin..end });
             self.places.push(index);

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use kiln_core::{Shape, TensorType};
+use kiln_core::{DType, Shape, TensorType};
 use kiln_kernels::table::{self, Operand, Operation};
 use kiln_ops::Op;
 
 use super::{Group, Stretch};
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Node, ValueId};
-use crate::lower::{Lowering, Part, Storage, Work};
+use crate::lower::{Buffer, Lowering, Part, Storage, Work};
 
 /// An image of which a band holds some rows.
 struct Band {
@@ -89,8 +89,13 @@ impl Lowering<'_> {
             }
             chains.push((first..work.steps.len(), between));
         }
-        if work.buffers.iter().any(|buffer| buffer.part.is_some() && (buffer.align > 1 || buffer.tail > 0)) {
-            return Ok(false);
+        for number in 0..work.buffers.len() {
+            let Buffer { align, tail, part: Some(part), .. } = work.buffers[number] else { continue };
+            if tail > 0 || !part.offset.is_multiple_of(align) {
+                return Ok(false);
+            }
+            let whole = &mut work.buffers[part.of];
+            whole.align = whole.align.max(align);
         }
         if stretch.fed {
             work.storage.insert(stretch.source, Storage::External(0));
@@ -168,7 +173,7 @@ impl Lowering<'_> {
             PlanError::Unsupported(vec![Unsupported { node, op: "copy", operands }])
         };
         let shape = shape.ok_or_else(|| refused(what))?;
-        let operand = Operand { ty: TensorType::new(value.ty.dtype, shape), quant: value.quant.view(), data: None };
+        let operand = Operand { ty: TensorType::new(DType::U8, shape), quant: value.quant.view(), data: None };
         let operation = Operation { op: Op::Copy(kiln_ops::Copy), inputs: &[operand], output: operand };
         let name = format!("{} ({what})", value.name);
         let node = Node { name, op: operation.op, inputs: vec![image], output: image };

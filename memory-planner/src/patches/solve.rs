@@ -24,7 +24,8 @@ pub(crate) fn solve(entry: &Lowered, full: &Problem, overlap: bool, budget: &Bud
 }
 
 fn solve_chains(entry: &Lowered, group: &Group, full: &Problem, budget: &Budget) -> Result<Solved, SolveError> {
-    let mut solved = Solved { chains: Vec::new(), bytes: 0, bands: Vec::new(), align: 4 };
+    let align = group.bands.iter().map(|&b| entry.buffers[b].align).fold(4, u64::max);
+    let mut solved = Solved { chains: Vec::new(), bytes: 0, bands: Vec::new(), align };
     for (steps, between) in &group.chains {
         let place = |b: usize| between.iter().position(|&own| own == b);
         let all = |list: &[usize]| list.iter().filter_map(|&b| place(b)).collect::<Vec<_>>();

@@ -19,6 +19,7 @@ fn patches_and_rows_save_memory_and_keep_every_bit() {
     let ways = [(&["--ram", "31000"][..], 31_000), (&["--ram", "24000", "--feed"], 24_000)];
     patched("mlperf-vww-mobilenet-int8", &ways, 6);
     patched("mlperf-ic-resnet8-int8", &[(&["--ram", "20000"], 20_000)], 14);
+    patched("mlperf-ic-resnet8-f32", &[(&["--ram", "75000"], 75_000)], 12);
 }
 
 fn patched(model: &str, ways: &[(&[&str], u64)], cases: usize) {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_core::{DType, TensorType};
+use kiln_core::TensorType;
 use kiln_ops::{Effect, Op, Window2d};
 use kiln_planner::graph::{Entry, Graph, Node, Source, ValueId};
 
@@ -95,7 +95,7 @@ fn closed(entry: &Entry, source: ValueId, stages: &[Stage], readers: &HashMap<Va
 fn stage(graph: &Graph, index: usize, node: &Node, made: &HashSet<ValueId>) -> Option<Stage> {
     let is_constant = |id: &ValueId| matches!(graph.value(*id).source, Source::Constant(_));
     let output = graph.value(node.output);
-    let image = |ty: &TensorType| ty.dtype == DType::I8 && ty.shape.rank() == 4 && ty.shape.dim(0) == 1;
+    let image = |ty: &TensorType| ty.shape.rank() == 4 && ty.shape.dim(0) == 1;
     let own: Vec<ValueId> = node.inputs.iter().copied().filter(|id| !is_constant(id)).collect();
     let fixed = |id: &ValueId| made.contains(id) && image(&graph.value(*id).ty) && graph.value(*id).varying.is_empty();
     if !own.iter().all(fixed) || !image(&output.ty) || !output.varying.is_empty() || node.op.effect() != Effect::Fresh {

@@ -46,6 +46,7 @@ fn image() -> impl Strategy<Value = Image> {
 
 struct Build {
     graph: Graph,
+    quant: Quant,
     number: usize,
 }
 
@@ -56,8 +57,7 @@ impl Build {
 
     fn add(&mut self, op: kiln_ops::Op, inputs: &[ValueId]) -> Option<ValueId> {
         self.number += 1;
-        let quant = Quant::per_tensor(0.05, -3);
-        self.graph.try_add_node(0, format!("n{}", self.number), op, inputs, quant).ok()
+        self.graph.try_add_node(0, format!("n{}", self.number), op, inputs, self.quant.clone()).ok()
     }
 
     fn slice(&mut self, of: ValueId, begin: u32, rows: u32) -> Option<ValueId> {
@@ -97,12 +97,13 @@ impl Build {
     }
 }
 
-fn graph(rows: u32, images: &[Image]) -> Option<Graph> {
+fn graph(dtype: DType, rows: u32, images: &[Image]) -> Option<Graph> {
     let mut graph = Graph::new("stretches");
-    let ty = tensor_type(DType::I8, &[1, rows, 2, 3])?;
-    let x = graph.add_input("x", ty, Quant::per_tensor(0.05, -3));
+    let ty = tensor_type(dtype, &[1, rows, 2, 3])?;
+    let quant = if dtype == DType::I8 { Quant::per_tensor(0.05, -3) } else { Quant::default() };
+    let x = graph.add_input("x", ty, quant.clone());
     graph.entries.push(Entry { name: "infer".into(), inputs: vec![x], ..Entry::default() });
-    let mut build = Build { graph, number: 0 };
+    let mut build = Build { graph, quant, number: 0 };
     let mut values = vec![x];
     let mut outputs = Vec::new();
     for image in images {
@@ -139,10 +140,11 @@ fn graph(rows: u32, images: &[Image]) -> Option<Graph> {
 fn rows_put_together_stay_the_same_however_they_are_planned() {
     let (pieced, fed) = (Cell::new(0), Cell::new(0));
     proptest!(ProptestConfig::with_cases(600), |(
+        dtype in prop_oneof![3 => Just(DType::I8), 1 => Just(DType::F32)],
         rows in 3..12u32,
         images in prop::collection::vec(image(), 1..5),
     )| {
-        let Some(graph) = graph(rows, &images) else { return Ok(()) };
+        let Some(graph) = graph(dtype, rows, &images) else { return Ok(()) };
         graph.validate().unwrap();
         let whole = evaluated(&graph);
         let options = Options { budget: Budget { nodes: 200 }, ..Options::for_target(TargetId::PORTABLE) };
