@@ -8,7 +8,7 @@ use kiln_core::{Call, Row};
 
 use crate::conv2d::Conv2dParameters;
 use crate::dsp::{sxtb16, sxtb16_ror8};
-use crate::paired::{GROUP, POSITIONS, Tile, groups, run as run_tile, widen, widen_in_place};
+use crate::paired::{GROUP, POSITIONS, Tile, channel_bytes, groups, run as run_tile, widen, widen_in_place};
 use crate::pixels::Pixels;
 use crate::spatial::Taps;
 
@@ -33,20 +33,21 @@ fn check(call: &Call<'_>) -> bool {
         && p.group_inputs == s.input.channels
         && outputs & 1 == 0
         && aligned & 3 == 0
-        && call.input(2).holds(outputs, 9)
         && taps(p).is_some_and(|taps| {
             let groups = groups(taps);
             let weights = groups.checked_mul(outputs);
-            weights.is_some_and(|n| call.input(1).holds(n, 4)) && call.scratch(0).holds(groups, GROUP)
+            weights.is_some_and(|n| call.input(1).holds(n, 4))
+                && call.input(2).holds(outputs, channel_bytes(taps))
+                && call.scratch(0).holds(groups, GROUP)
         })
 }
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let groups = groups(taps(p).unwrap_or(0));
+    let taps = taps(p).unwrap_or(0);
     let scratch = call.scratch(0).ptr;
     let pairs = p.spatial.output.channels as usize >> 1;
-    let mut tile = Tile::new(scratch, groups, call.input(1).ptr, call.input(2).ptr, pairs, p.epilogue.output_zero);
+    let mut tile = Tile::new(scratch, taps, call.input(1).ptr, call.input(2).ptr, pairs, p.epilogue.output_zero);
     let mut walk = Walk::new(call, p);
     while walk.pixels.left > 0 {
         // SAFETY: `check` proved that scratch holds the widened windows, that taps inside the image are inside its window,
@@ -55,13 +56,13 @@ unsafe fn run(call: &Call<'_>) {
             let tiles = walk.tiles_inside();
             for _ in 0..tiles {
                 walk.gather_inside(&mut tile);
-                products(&mut tile, call, p);
+                products(&tile, p);
             }
             if tiles > 0 {
                 walk.pixels.settle(tiles.wrapping_mul(POSITIONS));
             } else {
-                walk.gather_edges(scratch.cast(), groups, &mut tile.outputs);
-                products(&mut tile, call, p);
+                walk.gather_edges(scratch.cast(), taps, &mut tile.outputs);
+                products(&tile, p);
             }
         }
     }
@@ -72,15 +73,13 @@ unsafe fn run(call: &Call<'_>) {
 /// # Safety
 ///
 /// That of [`run_tile`].
-#[inline(never)]
-unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
-    let pairs = tile.pairs;
+#[inline(always)]
+unsafe fn products(tile: &Tile, p: &Conv2dParameters) {
     // SAFETY: the caller's promise.
     unsafe {
         run_tile(tile);
-        tile.rewind(call.input(2).ptr, pairs);
         if p.epilogue.clamps() {
-            p.epilogue.clamp_before(&tile.outputs, pairs << 1);
+            p.epilogue.clamp_at(&tile.outputs, p.spatial.output.channels as usize);
         }
     }
 }
@@ -166,9 +165,10 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     ///
-    /// As above, for `groups` groups; at least one pixel is left.
+    /// As above, for the groups of `taps`; at least one pixel is left.
     #[inline(never)]
-    unsafe fn gather_edges(&mut self, to: *mut i32, groups: usize, outputs: &mut [*mut u8; POSITIONS]) {
+    unsafe fn gather_edges(&mut self, to: *mut i32, taps: usize, outputs: &mut [*mut u8; POSITIONS]) {
+        let groups = groups(taps);
         let mut at = to.wrapping_add(groups.wrapping_mul(POSITIONS));
         for output in outputs {
             *output = self.pixels.output;
@@ -339,8 +339,11 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
         line = line.wrapping_add(down);
     }
     let below = s.kernel[0].wrapping_sub(rows.end);
-    // SAFETY: what is left of the window. Behind it, the last group may have places without a tap, whose weights are 0.
-    unsafe { to.put(zero, padding.wrapping_add(of(below.wrapping_mul(s.kernel[1])))) };
+    // SAFETY: what is left of the window, and the places without a tap behind it, up to the group's end.
+    unsafe {
+        to.put(zero, padding.wrapping_add(of(below.wrapping_mul(s.kernel[1]))));
+        to.put(0, to.at.addr().wrapping_neg() & 3);
+    }
 }
 
 /// How planning chooses and prepares the row.
