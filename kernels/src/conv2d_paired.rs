@@ -93,6 +93,8 @@ struct Walk<'a> {
     each: usize,
     /// Whether a window is three lines of nine bytes.
     colours: bool,
+    /// Whether its lines are four bytes, and those of the image as many or more.
+    words: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -104,8 +106,9 @@ impl<'a> Walk<'a> {
         let (depth, taps) = (p.group_inputs as usize, s.kernel[1] as usize);
         let (runs, length) = if s.tap_steps().1 == depth { (1, taps.wrapping_mul(depth)) } else { (taps, depth) };
         let colours = runs == 1 && length == 9 && s.kernel[0] == 3;
+        let words = runs == 1 && length == 4 && (s.input.width as usize).wrapping_mul(depth) >= 4;
         let each = if length & 3 == 0 { length >> 2 } else { 0 };
-        let mut walk = Walk { p, pixels: Pixels::new(call, s), runs, each, colours };
+        let mut walk = Walk { p, pixels: Pixels::new(call, s), runs, each, colours, words };
         walk.pixels.begin();
         walk
     }
@@ -296,6 +299,43 @@ impl Interleaved {
     }
 }
 
+/// Writes a window whose lines are words, `first..end` of `all` inside the image, and of their bytes `left..right`.
+///
+/// # Safety
+///
+/// `line` is where those begin, in a line of at least four bytes that can be read, and the next is `down` bytes from there. `to` has a
+/// word for each line, of all positions.
+#[inline(never)]
+unsafe fn fill_words(
+    line: *const u8,
+    down: usize,
+    [first, end, all]: [u32; 3],
+    [left, right]: [usize; 2],
+    zero: u8,
+    to: *mut u32,
+) {
+    let padding = u32::from_ne_bytes([zero; 4]);
+    // No byte: no line. A line that ends early is read from where it has four bytes, and one of both sides fits there.
+    let end = if left < right { end } else { first };
+    let missing = 4usize.wrapping_sub(right);
+    let (down_shift, up_shift) = ((missing as u32).wrapping_mul(8), (left as u32).wrapping_mul(8));
+    let all_ones = u32::MAX.wrapping_shl(up_shift).wrapping_shl(down_shift).wrapping_shr(down_shift);
+    let (mut line, mut to) = (line.wrapping_sub(missing), to);
+    for number in 0..all {
+        let mut word = padding;
+        if number >= first && number < end {
+            // SAFETY: four bytes of a line, of which those inside the window are moved to their places.
+            let bytes = unsafe { line.cast::<u32>().read_unaligned() };
+            let bytes = bytes.wrapping_shr(down_shift).wrapping_shl(up_shift);
+            word = (bytes & all_ones) | (padding & !all_ones);
+            line = line.wrapping_add(down);
+        }
+        // SAFETY: the line's word.
+        unsafe { to.write(word) };
+        to = to.wrapping_add(POSITIONS);
+    }
+}
+
 /// Writes the window of the walk's next pixel, with the zero point where a tap is padding.
 ///
 /// # Safety
@@ -317,6 +357,12 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
     }
     let zero = walk.p.epilogue.input_zero as u8;
     let of = |taps: u32| (taps as usize).wrapping_mul(depth);
+    if walk.words {
+        let lines = [rows.first, rows.end, s.kernel[0]];
+        let bytes = [of(columns.first), of(columns.end)];
+        // SAFETY: lines of the image for taps inside it, as the caller promises, which have at least four bytes.
+        return unsafe { fill_words(line, down, lines, bytes, zero, to.at.cast()) };
+    }
     let taps = columns.end.wrapping_sub(columns.first);
     let (runs, length) = if right == depth { (1, of(taps)) } else { (taps, depth) };
     // Padding is put together: what is right of one line with what is left of the next.

@@ -37,9 +37,9 @@ pub(crate) fn channel_bytes(taps: usize) -> usize {
 pub(crate) struct Tile {
     /// The positions, widened. A place of the last group that no tap fills holds 0.
     pub(crate) x: *const i32,
-    /// Groups of four taps, at least 1.
-    groups: usize,
-    /// Two words a pair and group.
+    /// Groups of four taps, or what else a window is made of, at least 1.
+    parts: usize,
+    /// The words of a pair, part by part: two of each group.
     weights: *const i32,
     /// A record a pair.
     block: *const i32,
@@ -67,13 +67,28 @@ impl Tile {
         zero: i32,
     ) -> Tile {
         let groups = groups(taps);
-        // A last place without a tap is the upper half of a pair's last word.
-        let (shifts, step) = match taps & 3 {
-            0 => (block.wrapping_add(pairs.wrapping_mul(RECORD)), 2),
-            _ => (weights.wrapping_add(groups.wrapping_mul(8)).wrapping_sub(2), groups.wrapping_mul(8)),
-        };
+        let mut tile = Tile::of_parts(x, groups, weights, block, pairs, zero);
+        if taps & 3 != 0 {
+            // A last place without a tap is the upper half of a pair's last word.
+            tile.step = groups.wrapping_mul(8);
+            tile.shifts = weights.wrapping_add(tile.step).wrapping_sub(2);
+        }
+        tile
+    }
+
+    /// A tile over windows of so many parts, with shifts behind the block.
+    #[inline(always)]
+    pub(crate) fn of_parts(
+        x: *const u8,
+        parts: usize,
+        weights: *const u8,
+        block: *const u8,
+        pairs: usize,
+        zero: i32,
+    ) -> Tile {
+        let shifts = block.wrapping_add(pairs.wrapping_mul(RECORD));
         let outputs = [core::ptr::null_mut(); POSITIONS];
-        Tile { x: x.cast(), groups, weights: weights.cast(), block: block.cast(), pairs, shifts, zero, step, outputs }
+        Tile { x: x.cast(), parts, weights: weights.cast(), block: block.cast(), pairs, shifts, zero, step: 2, outputs }
     }
 }
 
@@ -91,7 +106,7 @@ pub(crate) unsafe fn run(tile: &Tile) {
         unsafe {
             let [mut sums, mut mixed] = tile.starts(pair);
             let mut x = tile.x;
-            for _ in 0..tile.groups.wrapping_mul(2) {
+            for _ in 0..tile.parts.wrapping_mul(2) {
                 let w = weights.read();
                 weights = weights.wrapping_add(1);
                 for (sum, mixed) in sums.iter_mut().zip(&mut mixed) {
@@ -115,12 +130,24 @@ pub(crate) unsafe fn run(tile: &Tile) {
 
 #[cfg(not(kiln_dsp))]
 impl Tile {
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
+    }
+
+    pub(crate) fn weights(&self) -> *const i32 {
+        self.weights
+    }
+
+    pub(crate) fn pairs(&self) -> usize {
+        self.pairs
+    }
+
     /// What the sums of A and the mixed ones start from.
     ///
     /// # Safety
     ///
     /// There is a record of the pair.
-    unsafe fn starts(&self, pair: usize) -> [[i32; POSITIONS]; 2] {
+    pub(crate) unsafe fn starts(&self, pair: usize) -> [[i32; POSITIONS]; 2] {
         // SAFETY: as the caller promises.
         let starts = unsafe { self.block.wrapping_add(pair.wrapping_mul(RECORD / 4)).cast::<[i32; 2]>().read() };
         starts.map(|start| [start; POSITIONS])
@@ -131,7 +158,7 @@ impl Tile {
     /// # Safety
     ///
     /// There are a record and shifts of the pair, and its outputs can be written.
-    unsafe fn end(&self, pair: usize, sums: [i32; POSITIONS], mixed: [i32; POSITIONS]) {
+    pub(crate) unsafe fn end(&self, pair: usize, sums: [i32; POSITIONS], mixed: [i32; POSITIONS]) {
         let record = self.block.wrapping_add(pair.wrapping_mul(RECORD / 4));
         // SAFETY: as the caller promises.
         unsafe {
@@ -204,7 +231,7 @@ pub(crate) unsafe fn widen_in_place(to: *mut i32, groups: usize) {
 }
 
 #[cfg(kiln_dsp)]
-mod assembly {
+pub(crate) mod assembly {
     //! Both bodies keep all their numbers in registers, which needs every one of the fourteen there are.
 
     use core::arch::asm;
@@ -212,19 +239,28 @@ mod assembly {
     use super::Tile;
     use crate::dsp::{extension, finish_in};
 
-    /// Two taps: a word of weights and where the sums are that it begins with, of A and mixed.
-    macro_rules! half {
-        ($w:literal, [$a0:literal, $a1:literal, $a2:literal], [$m0:literal, $m1:literal, $m2:literal]) => {
+    /// A word of weights times three positions, to sums of A and mixed ones that begin with those in other registers.
+    macro_rules! multiply {
+        (
+            $w:literal, [$x0:literal, $x1:literal, $x2:literal],
+            [$a0:literal, $a1:literal, $a2:literal], [$m0:literal, $m1:literal, $m2:literal]
+        ) => {
             concat!(
-                "ldm r12!, {{r0, r1, r2}}\n",
-                concat!("smlad r9, r2, ", $w, ", ", $m2, "\n"),
-                concat!("smlad r8, r1, ", $w, ", ", $m1, "\n"),
-                concat!("smlad r7, r0, ", $w, ", ", $m0, "\n"),
+                concat!("smlad r9, ", $x2, ", ", $w, ", ", $m2, "\n"),
+                concat!("smlad r8, ", $x1, ", ", $w, ", ", $m1, "\n"),
+                concat!("smlad r7, ", $x0, ", ", $w, ", ", $m0, "\n"),
                 concat!("sxtb16 ", $w, ", ", $w, "\n"),
-                concat!("smlad r6, r2, ", $w, ", ", $a2, "\n"),
-                concat!("smlad r5, r1, ", $w, ", ", $a1, "\n"),
-                concat!("smlad r4, r0, ", $w, ", ", $a0, "\n"),
+                concat!("smlad r6, ", $x2, ", ", $w, ", ", $a2, "\n"),
+                concat!("smlad r5, ", $x1, ", ", $w, ", ", $a1, "\n"),
+                concat!("smlad r4, ", $x0, ", ", $w, ", ", $a0, "\n"),
             )
+        };
+    }
+
+    /// Two taps.
+    macro_rules! half {
+        ($w:literal, $a:tt, $m:tt) => {
+            concat!("ldm r12!, {{r0, r1, r2}}\n", multiply!($w, ["r0", "r1", "r2"], $a, $m))
         };
         ($w:literal) => {
             half!($w, ["r4", "r5", "r6"], ["r7", "r8", "r9"])
@@ -351,6 +387,8 @@ mod assembly {
             )
         };
     }
+
+    pub(crate) use {end, finish_positive, frame, multiply};
 
     #[inline(never)]
     pub(super) unsafe extern "C" fn tile(tile: *const Tile) {
@@ -505,9 +543,19 @@ pub(crate) mod host {
 
         /// The halves of a pair's weights, a word for taps 0 and 2 of a group, then one for 1 and 3.
         fn put_words(&self, pair: usize, words: &mut dyn Iterator<Item = &mut [u8]>) {
+            self.put_words_of(pair, words, &|number| number / 2 * 4 + number % 2);
+        }
+
+        /// A word for each tap that `first` gives for its number and the second tap after that.
+        fn put_words_of(
+            &self,
+            pair: usize,
+            words: &mut dyn Iterator<Item = &mut [u8]>,
+            first: &dyn Fn(usize) -> usize,
+        ) {
             let (a, b) = (self.channel(2 * pair), self.channel(2 * pair + 1));
             for (number, to) in words.enumerate() {
-                let first = number / 2 * 4 + number % 2;
+                let first = first(number);
                 for (to, tap) in to.chunks_exact_mut(2).zip([first, first + 2]) {
                     let weight = |channel: &Channel<'_>| channel.weights.get(tap).copied().unwrap_or(0);
                     to.copy_from_slice(&(half(weight(&a), weight(&b)) as i16).to_le_bytes());
@@ -539,7 +587,29 @@ pub(crate) mod host {
                     self.put_weights(pair, weights);
                 }
             });
-            emit.constant(BLOCK_LABEL, self.count * channel_bytes(self.taps()), &mut |block| {
+            self.emit_block(emit, channel_bytes(self.taps()));
+        }
+
+        /// Emits weights and block for windows of three columns: the taps of two channels of each column in turn, then of the next two,
+        /// then of the next row.
+        pub(crate) fn emit_columns(&self, emit: &mut dyn Emit, depth: usize) {
+            let bytes = self.taps() * 2;
+            emit.constant("weights", self.count / 2 * bytes, &mut |packed| {
+                for (pair, weights) in packed.chunks_exact_mut(bytes).enumerate() {
+                    let tap = |number: usize| {
+                        let (block, column) = (number / 3, number % 3);
+                        let (row, block) = (block / (depth / 2), block % (depth / 2));
+                        (row * 3 + column) * depth + block / 2 * 4 + block % 2
+                    };
+                    self.put_words_of(pair, &mut weights.chunks_exact_mut(4), &tap);
+                }
+            });
+            self.emit_block(emit, BLOCK_BYTES);
+        }
+
+        /// Emits a record for each pair, then its shifts if there is room for them.
+        fn emit_block(&self, emit: &mut dyn Emit, bytes: usize) {
+            emit.constant(BLOCK_LABEL, self.count * bytes, &mut |block| {
                 let (records, shifts) = block.split_at_mut(self.count / 2 * RECORD);
                 for (number, record) in records.chunks_exact_mut(RECORD).enumerate() {
                     let (starts, multipliers, _) = self.pair(number);
