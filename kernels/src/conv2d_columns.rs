@@ -9,6 +9,7 @@
 use kiln_core::{Call, Direction, Row};
 
 use crate::conv2d::Conv2dParameters;
+use crate::conv2d_paired::check_parts;
 use crate::dsp::{sxtb16, sxtb16_ror8};
 use crate::paired::{POSITIONS, Tile};
 
@@ -17,6 +18,8 @@ pub const CONV2D_COLUMNS_S8: Row =
     // SAFETY: `check` proves that `run` stays inside the windows.
     unsafe { Row::new(29, 1, 0, check, run) };
 
+/// Bytes of code of a block in the loop over blocks.
+const BLOCK_CODE: usize = 25 * 4;
 /// Columns of a window.
 const WIDTH: usize = 3;
 /// Columns under the windows of a tile.
@@ -32,22 +35,11 @@ fn fours(p: &Conv2dParameters) -> Option<usize> {
 fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
     let s = &p.spatial;
-    let outputs = s.output.channels as usize;
-    let aligned = call.input(1).ptr.addr() | call.input(2).ptr.addr() | call.scratch(0).ptr.addr();
-    s.check(call, 1)
-        && p.groups == 1
-        && p.group_inputs == s.input.channels
-        && p.group_inputs & 3 == 0
+    p.group_inputs & 3 == 0
         && s.kernel[1] == WIDTH as u32
         && s.strides[1] == 1
         && s.dilations[1] == 1
-        && outputs & 1 == 0
-        && aligned & 3 == 0
-        && call.input(2).holds(outputs, 9)
-        && fours(p).is_some_and(|fours| {
-            let weights = fours.checked_mul(outputs);
-            weights.is_some_and(|n| call.input(1).holds(n, 4 * WIDTH)) && call.scratch(0).holds(fours, 4 * FOUR)
-        })
+        && fours(p).is_some_and(|fours| check_parts(call, p, fours, [4 * WIDTH, 9, 4 * FOUR]))
 }
 
 unsafe fn run(call: &Call<'_>) {
@@ -55,10 +47,12 @@ unsafe fn run(call: &Call<'_>) {
     let s = &p.spatial;
     let (scratch, width) = (call.scratch(0).ptr, s.output.width);
     let pairs = s.output.channels as usize >> 1;
-    // A four of channels is two blocks.
+    // A four of channels is two blocks, three of which are computed in a round.
     let blocks = fours(p).unwrap_or(0).wrapping_mul(2);
-    let (weights, block) = (call.input(1).ptr, call.input(2).ptr);
-    let mut tile = Tile::of_parts(scratch, blocks, weights, block, pairs, p.epilogue.output_zero);
+    let left = 2usize.wrapping_sub(blocks.wrapping_sub(1) % 3);
+    let constants = [call.input(1).ptr.cast_const(), call.input(2).ptr.cast_const()];
+    let zero = p.epilogue.output_zero;
+    let mut tile = Tile::of_parts(scratch, blocks, left.wrapping_mul(BLOCK_CODE), constants, pairs, zero);
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
     for row in 0..count {
         let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
@@ -260,30 +254,24 @@ mod assembly {
     use super::Lines;
     use crate::dsp::{extension, finish_in};
     use crate::paired::Tile;
-    use crate::paired::assembly::{end, finish_positive, frame, multiply};
+    use crate::paired::assembly::{finish_all, frame, multiply, separate, store};
 
     /// One column's taps of two channels.
     macro_rules! column {
-        ($x:tt, $a:tt, $m:tt) => {
-            concat!("ldr r11, [lr], #4\n", multiply!("r11", $x, $a, $m))
-        };
         ($x:tt) => {
-            column!($x, ["r4", "r5", "r6"], ["r7", "r8", "r9"])
+            concat!("ldr r11, [lr], #4\n", multiply!("r11", $x, ["r4", "r5", "r6"], ["r7", "r8", "r9"]))
         };
     }
 
     /// Two channels of five columns, 25 instructions of 4 bytes: x in r12, weights in lr; sums of A in r4 to r6, mixed ones in r7 to r9.
     macro_rules! block {
-        ($a:tt, $m:tt) => {
+        () => {
             concat!(
                 "ldm r12!, {{r0, r1, r2, r3, r10}}\n",
-                column!(["r0", "r1", "r2"], $a, $m),
+                column!(["r0", "r1", "r2"]),
                 column!(["r1", "r2", "r3"]),
                 column!(["r2", "r3", "r10"]),
             )
-        };
-        () => {
-            block!(["r4", "r5", "r6"], ["r7", "r8", "r9"])
         };
     }
 
@@ -293,11 +281,14 @@ mod assembly {
         unsafe {
             asm!(
                 extension!(),
-                frame!("100", "add r3, r7, r7, lsl #2\nadd r3, r4, r3, lsl #2\n"),
+                frame!("add r3, r7, r7, lsl #2\nadd r3, r4, r3, lsl #2\n", ""),
                 "1:",
                 "ldm sp, {{r0, r1, r2, r3, r12}}",
                 "ldrd r4, r7, [r0, #-8]",
-                block!(["r4", "r4", "r4"], ["r7", "r7", "r7"]),
+                "mov r5, r4",
+                "mov r6, r4",
+                "mov r8, r7",
+                "mov r9, r7",
                 "ldr pc, [sp, #28]",
                 // The addresses of labels are right only in a section that is aligned.
                 ".p2align 2",
@@ -305,12 +296,12 @@ mod assembly {
                 block!(),
                 block!(),
                 block!(),
-                block!(),
                 "ldr r11, [sp, #12]",
                 "cmp r12, r11",
                 "bne 3b",
-                "4:",
-                end!(),
+                separate!(),
+                finish_all!(),
+                store!(),
                 inout("r0") tile => _,
                 out("r1") _,
                 out("r2") _,

@@ -25,6 +25,18 @@ fn taps(p: &Conv2dParameters) -> Option<usize> {
 
 fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
+    taps(p).is_some_and(|taps| check_parts(call, p, groups(taps), [4, channel_bytes(taps), GROUP]))
+}
+
+/// What rows that compute channels in pairs have in common: windows are of `parts` parts, each of which takes so many bytes of weights
+/// for a channel, the block so many, and scratch so many for a part.
+#[inline(never)]
+pub(crate) fn check_parts(
+    call: &Call<'_>,
+    p: &Conv2dParameters,
+    parts: usize,
+    [weights, block, scratch]: [usize; 3],
+) -> bool {
     let s = &p.spatial;
     let outputs = s.output.channels as usize;
     let aligned = call.input(1).ptr.addr() | call.input(2).ptr.addr() | call.scratch(0).ptr.addr();
@@ -33,13 +45,9 @@ fn check(call: &Call<'_>) -> bool {
         && p.group_inputs == s.input.channels
         && outputs & 1 == 0
         && aligned & 3 == 0
-        && taps(p).is_some_and(|taps| {
-            let groups = groups(taps);
-            let weights = groups.checked_mul(outputs);
-            weights.is_some_and(|n| call.input(1).holds(n, 4))
-                && call.input(2).holds(outputs, channel_bytes(taps))
-                && call.scratch(0).holds(groups, GROUP)
-        })
+        && parts.checked_mul(outputs).is_some_and(|n| call.input(1).holds(n, weights))
+        && call.input(2).holds(outputs, block)
+        && call.scratch(0).holds(parts, scratch)
 }
 
 unsafe fn run(call: &Call<'_>) {

@@ -54,30 +54,30 @@ fn check(call: &Call<'_>) -> bool {
         && call.scratch(0).holds(stretch(s).1 as usize, COLUMN)
 }
 
-/// The constants of four channels and where their outputs go. The body changes what it has gone through.
+/// The constants of four channels and where their outputs go. The body goes on to the next four's.
 #[repr(C)]
 struct Four {
     /// The columns that the first output reads.
     x: *const i32,
-    /// Outputs, at least 1.
-    outputs: usize,
+    /// What a channel's sum starts from, and its multiplier.
+    block: *const i32,
     /// Two words a channel: the weights of the first two rows in pairs, but for column 2, whose pair shares its word
     /// with the third row's first two.
     weights: *const i32,
     /// One byte a channel: the last weight.
     last: *const i8,
-    /// What a channel's sum starts from, and its multiplier.
-    block: *const i32,
     /// What [`crate::dsp::scaling`] shifts by.
     shifts: *const u8,
     /// The first output of the first channel.
     output: *mut u8,
+    /// Outputs, at least 1.
+    outputs: usize,
     /// From one output to the next.
     pitch: usize,
     /// The output's zero point.
     zero: i32,
-    /// Channels left.
-    channels: usize,
+    /// Where the body enters its loop, once it knows.
+    entry: usize,
 }
 
 /// Lines of the image and where their columns go.
@@ -161,7 +161,6 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
                 windows::<2>(&mut state);
             }
             // Constants and outputs ascend with the channels; walking down they begin anew.
-            state.rewind(scratch);
             if !up && four > 0 {
                 state = Four::new(call, p, outputs, output, four.wrapping_sub(1));
             }
@@ -183,23 +182,16 @@ impl Four {
         let (words, bytes) = (first.wrapping_mul(8), channels.wrapping_mul(8).wrapping_add(first));
         Four {
             x: call.scratch(0).ptr.cast_const().cast(),
-            outputs: outputs as usize,
+            block: block.wrapping_add(words).cast(),
             weights: weights.wrapping_add(words).cast(),
             last: weights.wrapping_add(bytes).cast(),
-            block: block.wrapping_add(words).cast(),
             shifts: block.wrapping_add(bytes),
             output: output.wrapping_add(first),
+            outputs: outputs as usize,
             pitch: p.spatial.output.pixel_pitch as usize,
             zero: p.epilogue.output_zero,
-            channels: CHANNELS,
+            entry: 0,
         }
-    }
-
-    /// Goes back to the first column, with the next four channels.
-    #[inline(always)]
-    fn rewind(&mut self, x: *const i32) {
-        self.x = x;
-        self.channels = CHANNELS;
     }
 }
 
@@ -268,7 +260,7 @@ unsafe fn pad(to: *mut i32, columns: u32, zero: i32) {
 #[cfg(not(kiln_dsp))]
 unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
     use crate::dsp::{finish, smlad, sxtb16, sxtb16_ror8};
-    for channel in 0..four.channels {
+    for channel in 0..CHANNELS {
         // SAFETY: as the caller promises.
         unsafe {
             let [w01, w2] = four.weights.cast::<[i32; 2]>().wrapping_add(channel).read();
@@ -292,12 +284,11 @@ unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
             }
         }
     }
-    let channels = four.channels;
-    four.weights = four.weights.wrapping_add(channels.wrapping_mul(2));
-    four.block = four.block.wrapping_add(channels.wrapping_mul(2));
-    four.last = four.last.wrapping_add(channels);
-    four.shifts = four.shifts.wrapping_add(channels);
-    four.output = four.output.wrapping_add(channels);
+    four.weights = four.weights.wrapping_add(2 * CHANNELS);
+    four.block = four.block.wrapping_add(2 * CHANNELS);
+    four.last = four.last.wrapping_add(CHANNELS);
+    four.shifts = four.shifts.wrapping_add(CHANNELS);
+    four.output = four.output.wrapping_add(CHANNELS);
 }
 
 /// As above.
@@ -349,13 +340,13 @@ mod assembly {
     use core::arch::asm;
 
     use super::{Four, Lines};
-    use crate::dsp::{extension, finish_in};
+    use crate::dsp::extension;
 
-    /// An output.
+    /// An output; `$tie` takes 1 from a sum that is negative.
     macro_rules! window {
-        ($step:literal) => {
+        ($step:literal, $tie:literal) => {
             concat!(
-                "ldr r1, [sp, #4]\n",
+                "ldr r1, [sp, #32]\n",
                 "ldrd r2, r3, [r0, #32]\n",
                 "smlad r1, r2, r5, r1\n",
                 "smlabt r1, r3, r7, r1\n",
@@ -366,7 +357,10 @@ mod assembly {
                 $step,
                 "\nsmlad r1, r2, r4, r1\n",
                 "smlabb r1, r3, r7, r1\n",
-                finish_in!("r1", "r9", "r10", "r11"),
+                "smmlar r1, r1, r9, r1\n",
+                $tie,
+                "smmlar r1, r1, r10, r11\n",
+                "ssat r1, #8, r1\n",
                 "strb r1, [r12]\n",
                 "add r12, r12, lr\n",
             )
@@ -374,10 +368,11 @@ mod assembly {
     }
 
     /// A channel after the other; windows `$step / 32` columns apart. Weights in r4 to r8 (pairs of columns 0, 1, 2; the third
-    /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11. On the stack: the end of x,
-    /// what a sum starts from, the arguments.
+    /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11, where outputs go in r12. On the
+    /// stack: what a channel has of `Four`, x and output before they go on; bytes of the windows of x; the block's end; what a sum starts
+    /// from; where the loop is entered, in the middle for an odd number of outputs; the end of x; the argument.
     macro_rules! windows {
-        ($(#[$doc:meta])* $name:ident, $step:literal) => {
+        ($(#[$doc:meta])* $name:ident, $step:literal, $shift:literal) => {
             $(#[$doc])*
             #[inline(never)]
             pub(super) unsafe extern "C" fn $name(four: *mut Four) {
@@ -386,55 +381,77 @@ unsafe {
 asm!(
     extension!(),
     "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
-    "sub sp, sp, #8",
+    "ldm r0, {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11}}",
+    "mov r1, r11",
+    "cbnz r1, 1f",
+    // Sums whose zero point is -128 become that where they are negative, however they are rounded.
+    "adr r11, 2f",
+    "adr r1, 3f",
+    "cmn r10, #128",
+    "itt eq",
+    "adreq r11, 4f",
+    "adreq r1, 5f",
+    "tst r8, #1",
+    "it ne",
+    "movne r11, r1",
+    "add r11, r11, #1",
+    "str r11, [r0, #36]",
     "1:",
-    "ldr r3, [sp, #8]",
-    "ldrd r0, r1, [r3]",
-    concat!("mov r2, #", $step),
-    "mla r1, r1, r2, r0",
-    "add r2, r0, #8",
-    "str r1, [sp]",
-    "str r2, [r3]",
-    "ldrd r2, r12, [r3, #8]",
+    "mov lr, r9",
+    concat!("lsl r8, r8, #", $shift),
+    "add r9, r3, #32",
+    "sub r2, r2, #8",
+    "sub r7, r7, #1",
+    "push {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
+    "mov r11, r10",
+    "1:",
+    "ldm sp, {{r0, r1, r2, r3, r5, r12}}",
+    "ldrd r7, r9, [r1], #8",
     "ldrd r4, r6, [r2], #8",
-    "ldrsb r8, [r12], #1",
-    "strd r2, r12, [r3, #8]",
+    "ldrsb r8, [r3], #1",
+    "ldrb r10, [r5], #1",
+    "add r0, r0, #8",
+    "add r12, r12, #1",
+    "stm sp, {{r0, r1, r2, r3, r5, r12}}",
+    "ldr r2, [sp, #24]",
+    "str r7, [sp, #32]",
+    "add r2, r2, r0",
+    "str r2, [sp, #40]",
+    "mov r2, #1",
+    "lsl r10, r2, r10",
     "sxtb16 r5, r4, ror #8",
     "sxtb16 r4, r4",
     "sxtb16 r7, r6, ror #8",
     "sxtb16 r6, r6",
-    "ldrd r2, r12, [r3, #16]",
-    "ldrd r1, r9, [r2], #8",
-    "ldrb r10, [r12], #1",
-    "strd r2, r12, [r3, #16]",
-    "str r1, [sp, #4]",
-    "mov r2, #1",
-    "lsl r10, r2, r10",
-    "ldrd r12, lr, [r3, #24]",
-    "add r2, r12, #1",
-    "str r2, [r3, #24]",
-    "ldr r11, [r3, #32]",
-    "ldr r1, [r3, #4]",
-    // An odd number of outputs begins with one alone.
-    "lsls r1, r1, #31",
-    "beq 2f",
-    window!($step),
-    "ldr r2, [sp]",
-    "cmp r0, r2",
-    "beq 3f",
+    "ldr pc, [sp, #36]",
+    // The addresses of labels are right only in a section that is aligned.
+    ".p2align 2",
     "2:",
-    window!($step),
-    window!($step),
-    "ldr r2, [sp]",
+    window!($step, "add r1, r1, r1, asr #31\n"),
+    "3:",
+    window!($step, "add r1, r1, r1, asr #31\n"),
+    "ldr r2, [sp, #40]",
     "cmp r0, r2",
     "bne 2b",
-    "3:",
-    "ldr r3, [sp, #8]",
-    "ldr r2, [r3, #36]",
-    "subs r2, r2, #1",
-    "str r2, [r3, #36]",
+    "b 6f",
+    "4:",
+    window!($step, ""),
+    "5:",
+    window!($step, ""),
+    "ldr r2, [sp, #40]",
+    "cmp r0, r2",
+    "bne 4b",
+    "6:",
+    "ldr r1, [sp, #4]",
+    "ldr r2, [sp, #28]",
+    "cmp r1, r2",
     "bne 1b",
-    "add sp, sp, #12",
+    "pop {{r1, r2, r3, r4, r5, r6}}",
+    "ldr r0, [sp, #20]",
+    "add r6, r6, #1",
+    "add r0, r0, #4",
+    "stm r0, {{r2, r3, r4, r5, r6}}",
+    "add sp, sp, #24",
     "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
     inout("r0") four => _,
     out("r1") _,
@@ -449,12 +466,12 @@ asm!(
     }
 
     windows! {
-        /// 17 or 18 instructions an output.
-        windows_1, "32"
+        /// 16 or 17 instructions an output, and 3 for two.
+        windows_1, "32", "5"
     }
     windows! {
         /// The same two columns apart.
-        windows_2, "64"
+        windows_2, "64", "6"
     }
 
     /// 19 instructions for the 12 bytes of a column. On the stack: columns' pitch and end.

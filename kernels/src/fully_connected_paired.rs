@@ -190,7 +190,7 @@ mod assembly {
         };
     }
 
-    /// On the stack: the vector's end, where the loop of four groups is entered, the arguments.
+    /// On the stack: where the loop of four groups is entered, the arguments.
     #[inline(never)]
     pub(super) unsafe extern "C" fn fours(vector: *mut Fours) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
@@ -198,23 +198,22 @@ mod assembly {
             asm!(
                 extension!(),
                 "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
-                "ldm r0, {{r1, r2, lr}}",
-                "add r1, r1, r2, lsl #2",
+                "ldrd r2, lr, [r0, #4]",
                 // Groups, of 64 bytes of code each, that the first round leaves out.
                 "rsb r2, r2, #0",
                 "and r2, r2, #3",
                 "adr r3, 2f",
                 "add r2, r3, r2, lsl #6",
                 "add r2, r2, #1",
-                "push {{r1, r2}}",
+                "push {{r2}}",
                 "1:",
-                "ldr r2, [sp, #8]",
-                "ldr r3, [sp]",
+                "ldr r2, [sp, #4]",
                 "ldr r0, [r2, #12]",
                 "ldm r0!, {{r4, r5, r6, r7}}",
                 "str r0, [r2, #12]",
-                "ldr r12, [r2]",
-                "ldr pc, [sp, #4]",
+                "ldrd r12, r3, [r2]",
+                "add r3, r12, r3, lsl #2",
+                "ldr pc, [sp]",
                 // The addresses of labels are right only in a section that is aligned.
                 ".p2align 2",
                 "2:",
@@ -228,7 +227,7 @@ mod assembly {
                 "sub r7, r7, r6",
                 "asr r5, r5, #8",
                 "asr r7, r7, #8",
-                "ldr r1, [sp, #8]",
+                "ldr r1, [sp, #4]",
                 "ldrd r0, r3, [r1, #12]",
                 "ldm r0!, {{r8, r9, r10, r11}}",
                 "ldr r2, [r3], #4",
@@ -251,7 +250,7 @@ mod assembly {
                 "bne 1b",
                 // Where the weights of a last pair begin.
                 "str lr, [r1, #8]",
-                "add sp, sp, #12",
+                "add sp, sp, #8",
                 "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
                 inout("r0") vector => _,
                 out("r1") _,

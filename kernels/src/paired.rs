@@ -17,6 +17,8 @@ use crate::dsp::{sxtb16, sxtb16_ror8};
 pub(crate) const POSITIONS: usize = 3;
 /// Bytes of a group of four taps, widened, of all positions.
 pub(crate) const GROUP: usize = 8 * POSITIONS;
+/// Bytes of code of a group in the loop over groups.
+const GROUP_CODE: usize = 17 * 4;
 /// Bytes of a pair's record: what A and what the mixed sum start from, and both multipliers.
 const RECORD: usize = 16;
 
@@ -51,6 +53,8 @@ pub(crate) struct Tile {
     zero: i32,
     /// From one pair's shifts to the next's.
     step: usize,
+    /// Bytes of code that the first round of a loop over parts leaves out, plus 1, which says that it is of Thumb.
+    skip: usize,
     /// Where the outputs of each position go; the same place may stand for several.
     pub(crate) outputs: [*mut u8; POSITIONS],
 }
@@ -67,7 +71,10 @@ impl Tile {
         zero: i32,
     ) -> Tile {
         let groups = groups(taps);
-        let mut tile = Tile::of_parts(x, groups, weights, block, pairs, zero);
+        // The first group is computed apart, and four in a round.
+        let left = if groups == 1 { 4 } else { 1usize.wrapping_sub(groups) & 3 };
+        let skip = left.wrapping_mul(GROUP_CODE);
+        let mut tile = Tile::of_parts(x, groups, skip, [weights, block], pairs, zero);
         if taps & 3 != 0 {
             // A last place without a tap is the upper half of a pair's last word.
             tile.step = groups.wrapping_mul(8);
@@ -76,19 +83,21 @@ impl Tile {
         tile
     }
 
-    /// A tile over windows of so many parts, with shifts behind the block.
+    /// A tile over windows of so many parts, with shifts behind the block; the loop over parts is entered so many bytes of code behind
+    /// its beginning.
     #[inline(always)]
     pub(crate) fn of_parts(
         x: *const u8,
         parts: usize,
-        weights: *const u8,
-        block: *const u8,
+        skip: usize,
+        [weights, block]: [*const u8; 2],
         pairs: usize,
         zero: i32,
     ) -> Tile {
         let shifts = block.wrapping_add(pairs.wrapping_mul(RECORD));
         let outputs = [core::ptr::null_mut(); POSITIONS];
-        Tile { x: x.cast(), parts, weights: weights.cast(), block: block.cast(), pairs, shifts, zero, step: 2, outputs }
+        let (x, weights, block, skip) = (x.cast(), weights.cast(), block.cast(), skip.wrapping_add(1));
+        Tile { x, parts, weights, block, pairs, shifts, zero, step: 2, skip, outputs }
     }
 }
 
@@ -292,103 +301,93 @@ pub(crate) mod assembly {
         };
     }
 
-    /// Begins a tile, whose address is in r0: pushes registers and makes the frame. The bodies of a pair say where they are entered
-    /// after their first part (label 3, of which `$each` bytes are left out for each part that four do not fill), where they end (4),
-    /// and how sums are finished (5 if the zero point is -128, else 6). On the stack: the record's multipliers; minus what the outputs
-    /// of pairs to come take; shifts; the end of x; x; the zero point; from shifts to shifts; both addresses; the outputs' ends,
-    /// less one pair's. Parts are in r7, x in r4 and its end in r3.
+    /// Begins a tile, whose address is in r0: pushes registers and makes the frame. `$parts` puts the end of x into r3, of which the
+    /// beginning is in r4 and the parts in r7; `$finish` the address where sums are finished into r8, knowing the zero point, in r5.
+    /// Label 3 is the loop over parts. On the stack: the record's multipliers; minus what the outputs of pairs to come take; shifts; the
+    /// end of x; x; the zero point; from shifts to shifts; where the loop is entered; where sums are finished; the outputs' ends, less
+    /// one pair's.
     macro_rules! frame {
-        ($each:literal, $parts:literal) => {
+        ($parts:literal, $finish:literal) => {
             concat!(
-                "push {{r4, r5, r6, r7, r8, r9, r10, r11}}\n",
-                "sub sp, sp, #48\n",
-                "ldm r0!, {{r4, r7, lr}}\n",
-                "ldm r0, {{r0, r1, r2, r5, r6, r9, r10, r11}}\n",
-                "add r0, r0, #8\n",
+                "push {{r4, r5, r6, r7, r8, r9, r10, r11}}
+                sub sp, sp, #48
+                ldm r0!, {{r4, r7, lr}}
+                ",
                 $parts,
-                "lsl r1, r1, #1\n",
-                "sub r12, r1, #2\n",
-                "rsb r1, r1, #0\n",
-                "add r9, r9, r12\n",
-                "add r10, r10, r12\n",
-                "add r11, r11, r12\n",
-                "adr r12, 3f\n",
-                "rsbs r7, r7, #1\n",
-                "and r7, r7, #3\n",
-                "it eq\n",
-                "moveq r7, #4\n",
-                concat!("mov r8, #", $each, "\n"),
-                "mla r7, r7, r8, r12\n",
-                "adr r8, 5f\n",
-                "adr r12, 6f\n",
-                "cmn r5, #128\n",
-                "it ne\n",
-                "movne r8, r12\n",
-                "add r7, r7, #1\n",
-                "add r8, r8, #1\n",
+                "ldm r0, {{r0, r1, r2, r5, r6, r7, r9, r10, r11}}
+                add r0, r0, #8
+                lsl r1, r1, #1
+                sub r12, r1, #2
+                rsb r1, r1, #0
+                add r9, r9, r12
+                add r10, r10, r12
+                add r11, r11, r12
+                adr r12, 3f
+                add r7, r7, r12
+                ",
+                $finish,
                 "stm sp, {{r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11}}\n",
             )
         };
     }
 
-    /// Ends a pair and goes to the next, label 1, or ends the tile.
-    macro_rules! end {
+    /// Takes B's sums out of the mixed ones. Then multipliers are in r10 and r12, divisors in r0 and r2, the zero point in r11, where
+    /// the outputs go in r1.
+    macro_rules! separate {
+        () => {
+            "sub r7, r7, r4
+            sub r8, r8, r5
+            sub r9, r9, r6
+            asr r7, r7, #8
+            asr r8, r8, #8
+            asr r9, r9, #8
+            ldm sp, {{r0, r1, r2, r3, r10, r11, r12}}
+            ldrh r3, [r2]
+            add r2, r2, r12
+            ldrd r10, r12, [r0], #16
+            adds r1, r1, #2
+            stm sp, {{r0, r1, r2}}
+            mov r2, #1
+            lsl r0, r2, r3
+            lsr r3, r3, #8
+            lsl r2, r2, r3
+            "
+        };
+    }
+
+    /// Finishes the sums.
+    macro_rules! finish_all {
         () => {
             concat!(
-                // B's sums out of the mixed ones.
-                "sub r7, r7, r4
-                sub r8, r8, r5
-                sub r9, r9, r6
-                asr r7, r7, #8
-                asr r8, r8, #8
-                asr r9, r9, #8
-                ",
-                // Multipliers in r10 and r12, divisors in r0 and r2, the zero point in r11, where outputs are in r1.
-                "ldm sp, {{r0, r1, r2, r3, r10, r11, r12}}
-                ldrh r3, [r2]
-                add r2, r2, r12
-                ldrd r10, r12, [r0], #16
-                adds r1, r1, #2
-                stm sp, {{r0, r1, r2}}
-                mov r2, #1
-                lsl r0, r2, r3
-                lsr r3, r3, #8
-                lsl r2, r2, r3
-                ldr pc, [sp, #32]
-                6:
-                ",
                 finish_in!("r4", "r10", "r0", "r11"),
                 finish_in!("r5", "r10", "r0", "r11"),
                 finish_in!("r6", "r10", "r0", "r11"),
                 finish_in!("r7", "r12", "r2", "r11"),
                 finish_in!("r8", "r12", "r2", "r11"),
                 finish_in!("r9", "r12", "r2", "r11"),
-                "b 7f\n",
-                "5:\n",
-                finish_positive!("r4", "r10", "r0"),
-                finish_positive!("r5", "r10", "r0"),
-                finish_positive!("r6", "r10", "r0"),
-                finish_positive!("r7", "r12", "r2"),
-                finish_positive!("r8", "r12", "r2"),
-                finish_positive!("r9", "r12", "r2"),
-                "7:
-                bfi r4, r7, #8, #8
-                bfi r5, r8, #8, #8
-                bfi r6, r9, #8, #8
-                ldrd r0, r2, [sp, #36]
-                ldr r3, [sp, #44]
-                strh r4, [r0, r1]
-                strh r5, [r2, r1]
-                strh r6, [r3, r1]
-                bne 1b
-                add sp, sp, #48
-                pop {{r4, r5, r6, r7, r8, r9, r10, r11}}
-                ",
             )
         };
     }
 
-    pub(crate) use {end, finish_positive, frame, multiply};
+    /// Stores the outputs and goes to the next pair, at label 1, or ends the tile.
+    macro_rules! store {
+        () => {
+            "bfi r4, r7, #8, #8
+            bfi r5, r8, #8, #8
+            bfi r6, r9, #8, #8
+            ldrd r0, r2, [sp, #36]
+            ldr r3, [sp, #44]
+            strh r4, [r0, r1]
+            strh r5, [r2, r1]
+            strh r6, [r3, r1]
+            bne 1b
+            add sp, sp, #48
+            pop {{r4, r5, r6, r7, r8, r9, r10, r11}}
+            "
+        };
+    }
+
+    pub(crate) use {finish_all, frame, multiply, separate, store};
 
     #[inline(never)]
     pub(super) unsafe extern "C" fn tile(tile: *const Tile) {
@@ -396,7 +395,10 @@ pub(crate) mod assembly {
         unsafe {
             asm!(
                 extension!(),
-                frame!("68", "add r3, r7, r7, lsl #1\nadd r3, r4, r3, lsl #3\n"),
+                frame!(
+                    "add r3, r7, r7, lsl #1\nadd r3, r4, r3, lsl #3\n",
+                    "adr r8, 5f\nadr r12, 6f\ncmn r5, #128\nit ne\nmovne r8, r12\nadd r8, r8, #1\n"
+                ),
                 "1:",
                 "ldm sp, {{r0, r1, r2, r3, r12}}",
                 "ldrd r4, r7, [r0, #-8]",
@@ -411,8 +413,21 @@ pub(crate) mod assembly {
                 group!(),
                 "cmp r12, r3",
                 "bne 3b",
-                "4:",
-                end!(),
+                separate!(),
+                "ldr pc, [sp, #32]",
+                "6:",
+                finish_all!(),
+                "b 7f",
+                // The zero point is -128.
+                "5:",
+                finish_positive!("r4", "r10", "r0"),
+                finish_positive!("r5", "r10", "r0"),
+                finish_positive!("r6", "r10", "r0"),
+                finish_positive!("r7", "r12", "r2"),
+                finish_positive!("r8", "r12", "r2"),
+                finish_positive!("r9", "r12", "r2"),
+                "7:",
+                store!(),
                 inout("r0") tile => _,
                 out("r1") _,
                 out("r2") _,
