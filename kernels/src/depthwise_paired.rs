@@ -78,6 +78,8 @@ struct Four {
     zero: i32,
     /// Where the body enters its loop, once it knows.
     entry: usize,
+    /// From the columns of one window to those of the next.
+    step: usize,
 }
 
 /// Lines of the image and where their columns go.
@@ -100,11 +102,12 @@ unsafe fn run(call: &Call<'_>) {
     let (most, _) = stretch(s);
     let stretches = (width.wrapping_add(most).wrapping_sub(1)).checked_div(most).unwrap_or(0) as usize;
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+    let mut rows = Rows { lines: [core::ptr::null(); 3], padding: [false; 3], padded: false };
     for row in 0..count {
         let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
         let image = row.checked_div(s.output.height).unwrap_or(0);
         let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
-        let rows = Rows::new(call, s, image, y);
+        rows.enter(call, s, image, y);
         for part in 0..stretches {
             let x = (call.direction.pick(part, stretches) as u32).wrapping_mul(most);
             let outputs = most.min(width.wrapping_sub(x));
@@ -145,8 +148,8 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
         pad(scratch, before, zero);
         pad(body.wrapping_add(words(inside)), columns.wrapping_sub(before).wrapping_sub(inside), zero);
         for four in 0..fours {
-            let four = call.direction.pick(four, fours);
             if inside > 0 {
+                let four = call.direction.pick(four, fours);
                 let at = (first as usize).wrapping_mul(pitch).wrapping_add(four.wrapping_mul(CHANNELS));
                 let [a, b, c] = rows.lines;
                 let lines = [a.wrapping_add(at), b.wrapping_add(at), c.wrapping_add(at)];
@@ -155,14 +158,9 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
                     rows.pad(body, inside, zero);
                 }
             }
-            if stride == 1 {
-                windows::<1>(&mut state);
-            } else {
-                windows::<2>(&mut state);
-            }
-            // Constants and outputs ascend with the channels; walking down they begin anew.
-            if !up && four > 0 {
-                state = Four::new(call, p, outputs, output, four.wrapping_sub(1));
+            windows(&mut state);
+            if !up {
+                state.turn_back();
             }
         }
         if p.epilogue.clamps() {
@@ -191,7 +189,18 @@ impl Four {
             pitch: p.spatial.output.pixel_pitch as usize,
             zero: p.epilogue.output_zero,
             entry: 0,
+            step: (p.spatial.strides[1] as usize).wrapping_mul(COLUMN),
         }
+    }
+
+    /// From behind four channels to the four before them.
+    #[inline(always)]
+    fn turn_back(&mut self) {
+        self.block = self.block.wrapping_sub(4 * CHANNELS);
+        self.weights = self.weights.wrapping_sub(4 * CHANNELS);
+        self.last = self.last.wrapping_sub(2 * CHANNELS);
+        self.shifts = self.shifts.wrapping_sub(2 * CHANNELS);
+        self.output = self.output.wrapping_sub(2 * CHANNELS);
     }
 }
 
@@ -206,15 +215,19 @@ struct Rows {
 }
 
 impl Rows {
-    #[inline(always)]
-    fn new(call: &Call<'_>, s: &Spatial, image: u32, y: u32) -> Rows {
-        let top = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
+    /// Goes to the rows under output row `y`. Written in place: returned, they would be copied.
+    #[inline(never)]
+    fn enter(&mut self, call: &Call<'_>, s: &Spatial, image: u32, y: u32) {
+        let mut at = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
         let last = (s.input.height as i32).wrapping_sub(1);
-        let places = [top, top.wrapping_add(1), top.wrapping_add(2)];
-        let inside = places.map(|y| y.min(last).max(0));
-        let lines = inside.map(|y| s.input.pixel(call.input(0), image, y as u32, 0).cast_const());
-        let padding = [places[0] != inside[0], places[1] != inside[1], places[2] != inside[2]];
-        Rows { lines, padding, padded: padding[0] | padding[1] | padding[2] }
+        self.padded = false;
+        for (line, padding) in self.lines.iter_mut().zip(&mut self.padding) {
+            let inside = at.min(last).max(0);
+            *line = s.input.pixel(call.input(0), image, inside as u32, 0);
+            *padding = at != inside;
+            self.padded |= *padding;
+            at = at.wrapping_add(1);
+        }
     }
 
     /// Puts the zero point where a row is padding.
@@ -251,14 +264,14 @@ unsafe fn pad(to: *mut i32, columns: u32, zero: i32) {
     }
 }
 
-/// The outputs of four channels, windows `STRIDE` columns apart. Leaves constants and outputs at the next channels'.
+/// The outputs of four channels. Leaves constants and outputs at the next channels'.
 ///
 /// # Safety
 ///
 /// `x` has the columns of all windows, the constants are there for every channel, and the outputs can be written; all but these and
 /// `last` are aligned to 4 bytes.
 #[cfg(not(kiln_dsp))]
-unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+unsafe fn windows(four: &mut Four) {
     use crate::dsp::{finish, smlad, sxtb16, sxtb16_ror8};
     for channel in 0..CHANNELS {
         // SAFETY: as the caller promises.
@@ -272,9 +285,9 @@ unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
             for output in 0..four.outputs {
                 let mut sum = start;
                 for (tap, (&pair, third)) in pairs.iter().zip(third).enumerate() {
-                    let column = output.wrapping_mul(STRIDE).wrapping_add(tap);
-                    let word = column.wrapping_mul(COLUMN / 4).wrapping_add(channel.wrapping_mul(2));
-                    let at = four.x.wrapping_add(word);
+                    let window = four.x.wrapping_byte_add(output.wrapping_mul(four.step));
+                    let word = tap.wrapping_mul(COLUMN / 4).wrapping_add(channel.wrapping_mul(2));
+                    let at = window.wrapping_add(word);
                     let [x01, x2] = at.cast::<[i32; 2]>().read();
                     sum = smlad(x01, pair, sum);
                     sum = smlad(x2 & 0xffff, third & 0xffff, sum);
@@ -294,15 +307,9 @@ unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
 /// As above.
 #[cfg(kiln_dsp)]
 #[inline(always)]
-unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+unsafe fn windows(four: &mut Four) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if STRIDE == 1 {
-            assembly::windows_1(four);
-        } else {
-            assembly::windows_2(four);
-        }
-    }
+    unsafe { assembly::windows(four) }
 }
 
 /// Widens four channels of some columns of three rows.
@@ -367,111 +374,112 @@ mod assembly {
         };
     }
 
-    /// A channel after the other; windows `$step / 32` columns apart. Weights in r4 to r8 (pairs of columns 0, 1, 2; the third
-    /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11, where outputs go in r12. On the
-    /// stack: what a channel has of `Four`, x and output before they go on; bytes of the windows of x; the block's end; what a sum starts
-    /// from; where the loop is entered, in the middle for an odd number of outputs; the end of x; the argument.
-    macro_rules! windows {
-        ($(#[$doc:meta])* $name:ident, $step:literal, $shift:literal) => {
-            $(#[$doc])*
-            #[inline(never)]
-            pub(super) unsafe extern "C" fn $name(four: *mut Four) {
-                // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
-unsafe {
-asm!(
-    extension!(),
-    "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
-    "ldm r0, {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11}}",
-    "mov r1, r11",
-    "cbnz r1, 1f",
-    // Sums whose zero point is -128 become that where they are negative, however they are rounded.
-    "adr r11, 2f",
-    "adr r1, 3f",
-    "cmn r10, #128",
-    "itt eq",
-    "adreq r11, 4f",
-    "adreq r1, 5f",
-    "tst r8, #1",
-    "it ne",
-    "movne r11, r1",
-    "add r11, r11, #1",
-    "str r11, [r0, #36]",
-    "1:",
-    "mov lr, r9",
-    concat!("lsl r8, r8, #", $shift),
-    "add r9, r3, #32",
-    "sub r2, r2, #8",
-    "sub r7, r7, #1",
-    "push {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
-    "mov r11, r10",
-    "1:",
-    "ldm sp, {{r0, r1, r2, r3, r5, r12}}",
-    "ldrd r7, r9, [r1], #8",
-    "ldrd r4, r6, [r2], #8",
-    "ldrsb r8, [r3], #1",
-    "ldrb r10, [r5], #1",
-    "add r0, r0, #8",
-    "add r12, r12, #1",
-    "stm sp, {{r0, r1, r2, r3, r5, r12}}",
-    "ldr r2, [sp, #24]",
-    "str r7, [sp, #32]",
-    "add r2, r2, r0",
-    "str r2, [sp, #40]",
-    "mov r2, #1",
-    "lsl r10, r2, r10",
-    "sxtb16 r5, r4, ror #8",
-    "sxtb16 r4, r4",
-    "sxtb16 r7, r6, ror #8",
-    "sxtb16 r6, r6",
-    "ldr pc, [sp, #36]",
-    // The addresses of labels are right only in a section that is aligned.
-    ".p2align 2",
-    "2:",
-    window!($step, "add r1, r1, r1, asr #31\n"),
-    "3:",
-    window!($step, "add r1, r1, r1, asr #31\n"),
-    "ldr r2, [sp, #40]",
-    "cmp r0, r2",
-    "bne 2b",
-    "b 6f",
-    "4:",
-    window!($step, ""),
-    "5:",
-    window!($step, ""),
-    "ldr r2, [sp, #40]",
-    "cmp r0, r2",
-    "bne 4b",
-    "6:",
-    "ldr r1, [sp, #4]",
-    "ldr r2, [sp, #28]",
-    "cmp r1, r2",
-    "bne 1b",
-    "pop {{r1, r2, r3, r4, r5, r6}}",
-    "ldr r0, [sp, #20]",
-    "add r6, r6, #1",
-    "add r0, r0, #4",
-    "stm r0, {{r2, r3, r4, r5, r6}}",
-    "add sp, sp, #24",
-    "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
-    inout("r0") four => _,
-    out("r1") _,
-    out("r2") _,
-    out("r3") _,
-    out("r12") _,
-    out("lr") _,
-);
-}
-            }
+    /// Two outputs a round, entered in the middle at `$odd`; windows `$step / 32` columns apart.
+    macro_rules! outputs {
+        ($even:literal, $odd:literal, $step:literal, $tie:literal) => {
+            concat!(
+                $even,
+                ":\n",
+                window!($step, $tie),
+                $odd,
+                ":\n",
+                window!($step, $tie),
+                "ldr r2, [sp, #40]\ncmp r0, r2\nbne ",
+                $even,
+                "b\n",
+            )
         };
     }
 
-    windows! {
-        /// 16 or 17 instructions an output, and 3 for two.
-        windows_1, "32", "5"
-    }
-    windows! {
-        /// The same two columns apart.
-        windows_2, "64", "6"
+    /// 16 or 17 instructions an output, 3 for two, and 22 for a channel: one after the other. Weights in r4 to r8 (pairs of columns 0, 1, 2;
+    /// the third row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11, where outputs go in r12. On
+    /// the stack: what a channel has of `Four`, x and output before they go on; bytes of the windows of x; the block's end; what a sum
+    /// starts from; where the loop is entered; the end of x; the argument.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn windows(four: *mut Four) {
+        // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldm r0, {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
+                "mov r1, r11",
+                "cbnz r1, 1f",
+                // Sums whose zero point is -128 become that where they are negative, however they are rounded.
+                "adr r11, 2f",
+                "adr r1, 3f",
+                "adr lr, 6f",
+                "sub lr, lr, r11",
+                "cmn r10, #128",
+                "itt eq",
+                "adreq r11, 4f",
+                "adreq r1, 5f",
+                "cmp r12, #64",
+                "itt eq",
+                "addeq r11, r11, lr",
+                "addeq r1, r1, lr",
+                "tst r8, #1",
+                "it ne",
+                "movne r11, r1",
+                "add r11, r11, #1",
+                "str r11, [r0, #36]",
+                "1:",
+                "mov lr, r9",
+                "mul r8, r8, r12",
+                "add r9, r3, #32",
+                "sub r2, r2, #8",
+                "sub r7, r7, #1",
+                "push {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
+                "mov r11, r10",
+                "1:",
+                "ldm sp, {{r0, r1, r2, r3, r5, r12}}",
+                "ldrd r7, r9, [r1], #8",
+                "ldrd r4, r6, [r2], #8",
+                "ldrsb r8, [r3], #1",
+                "ldrb r10, [r5], #1",
+                "add r0, r0, #8",
+                "add r12, r12, #1",
+                "stm sp, {{r0, r1, r2, r3, r5, r12}}",
+                "ldr r2, [sp, #24]",
+                "str r7, [sp, #32]",
+                "add r2, r2, r0",
+                "str r2, [sp, #40]",
+                "mov r2, #1",
+                "lsl r10, r2, r10",
+                "sxtb16 r5, r4, ror #8",
+                "sxtb16 r4, r4",
+                "sxtb16 r7, r6, ror #8",
+                "sxtb16 r6, r6",
+                "ldr pc, [sp, #36]",
+                // The addresses of labels are right only in a section that is aligned. Both steps' code has one form.
+                ".p2align 2",
+                outputs!("2", "3", "32", "add r1, r1, r1, asr #31\n"),
+                "b 8f",
+                outputs!("4", "5", "32", ""),
+                "b 8f",
+                outputs!("6", "7", "64", "add r1, r1, r1, asr #31\n"),
+                "b 8f",
+                outputs!("6", "7", "64", ""),
+                "8:",
+                "ldr r1, [sp, #4]",
+                "ldr r2, [sp, #28]",
+                "cmp r1, r2",
+                "bne 1b",
+                "pop {{r1, r2, r3, r4, r5, r6}}",
+                "ldr r0, [sp, #20]",
+                "add r6, r6, #1",
+                "add r0, r0, #4",
+                "stm r0, {{r2, r3, r4, r5, r6}}",
+                "add sp, sp, #24",
+                "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                inout("r0") four => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
     }
 
     /// 19 instructions for the 12 bytes of a column. On the stack: columns' pitch and end.
