@@ -183,10 +183,11 @@ mod assembly {
         };
     }
 
-    /// [`crate::dsp::finish`] of one sum: shifts are in r2, their last byte next; the zero point in r12, 1 in r3.
+    /// [`crate::dsp::finish`] of one sum: what is shifted by is the last byte of r2, all that a shift looks at; the zero point is in
+    /// r12, 1 in r3.
     macro_rules! finish {
         ($sum:literal, $multiplier:literal) => {
-            concat!("uxtb r0, r2\n", "lsr r2, r2, #8\n", "lsl r0, r3, r0\n", finish_in!($sum, $multiplier, "r0", "r12"))
+            concat!("lsl r0, r3, r2\n", finish_in!($sum, $multiplier, "r0", "r12"))
         };
     }
 
@@ -235,8 +236,11 @@ mod assembly {
                 "ldr r12, [r1, #24]",
                 "mov r3, #1",
                 finish!("r4", "r8"),
+                "lsr r2, r2, #8",
                 finish!("r5", "r9"),
+                "lsr r2, r2, #8",
                 finish!("r6", "r10"),
+                "lsr r2, r2, #8",
                 finish!("r7", "r11"),
                 "ldr r0, [r1, #28]",
                 "bfi r4, r5, #8, #8",
