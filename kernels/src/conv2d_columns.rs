@@ -134,7 +134,7 @@ impl Columns<'_> {
         let inside = self.top >= 0
             && self.top.wrapping_add(reach) < height
             && self.left >= 0
-            && self.left.wrapping_add(COLUMNS as i32) <= width
+            && self.left <= width.wrapping_sub(COLUMNS as i32)
             && self.missing == 0;
         if inside {
             // SAFETY: all of the columns are inside the image.
