@@ -37,16 +37,16 @@ impl Epilogue {
         unsafe { self.clamp_pixels(output, 1, 0, n) };
     }
 
-    /// Clamps `n` int8 outputs before each of these places, some of which may be the same: to clamp twice changes nothing.
+    /// Clamps `n` int8 outputs at each of these places, some of which may be the same: to clamp twice changes nothing.
     ///
     /// # Safety
     ///
     /// As for [`Epilogue::clamp`], for each place.
     #[inline(never)]
-    pub(crate) unsafe fn clamp_before(&self, ends: &[*mut u8], n: usize) {
-        for end in ends {
+    pub(crate) unsafe fn clamp_at(&self, places: &[*mut u8], n: usize) {
+        for &place in places {
             // SAFETY: the caller's promise.
-            unsafe { self.clamp(end.wrapping_sub(n), n) };
+            unsafe { self.clamp(place, n) };
         }
     }
 

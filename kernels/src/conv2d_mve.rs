@@ -113,7 +113,8 @@ unsafe fn complete(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
             tile.turn_to(call, channels, [0, fours]);
         }
         if p.epilogue.clamps() {
-            p.epilogue.clamp_before(&tile.outputs, channels);
+            back(tile, channels);
+            p.epilogue.clamp_at(&tile.outputs, channels);
         }
     }
 }

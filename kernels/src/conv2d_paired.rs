@@ -8,7 +8,7 @@ use kiln_core::{Call, Row};
 
 use crate::conv2d::Conv2dParameters;
 use crate::dsp::{sxtb16, sxtb16_ror8};
-use crate::paired::{GROUP, POSITIONS, Tile, groups, run as run_tile, widen, widen_in_place};
+use crate::paired::{GROUP, POSITIONS, Tile, channel_bytes, groups, run as run_tile, widen, widen_in_place};
 use crate::pixels::Pixels;
 use crate::spatial::Taps;
 
@@ -25,6 +25,18 @@ fn taps(p: &Conv2dParameters) -> Option<usize> {
 
 fn check(call: &Call<'_>) -> bool {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return false };
+    taps(p).is_some_and(|taps| check_parts(call, p, groups(taps), [4, channel_bytes(taps), GROUP]))
+}
+
+/// What rows that compute channels in pairs have in common: windows are of `parts` parts, each of which takes so many bytes of weights
+/// for a channel, the block so many, and scratch so many for a part.
+#[inline(never)]
+pub(crate) fn check_parts(
+    call: &Call<'_>,
+    p: &Conv2dParameters,
+    parts: usize,
+    [weights, block, scratch]: [usize; 3],
+) -> bool {
     let s = &p.spatial;
     let outputs = s.output.channels as usize;
     let aligned = call.input(1).ptr.addr() | call.input(2).ptr.addr() | call.scratch(0).ptr.addr();
@@ -33,20 +45,17 @@ fn check(call: &Call<'_>) -> bool {
         && p.group_inputs == s.input.channels
         && outputs & 1 == 0
         && aligned & 3 == 0
-        && call.input(2).holds(outputs, 9)
-        && taps(p).is_some_and(|taps| {
-            let groups = groups(taps);
-            let weights = groups.checked_mul(outputs);
-            weights.is_some_and(|n| call.input(1).holds(n, 4)) && call.scratch(0).holds(groups, GROUP)
-        })
+        && parts.checked_mul(outputs).is_some_and(|n| call.input(1).holds(n, weights))
+        && call.input(2).holds(outputs, block)
+        && call.scratch(0).holds(parts, scratch)
 }
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let groups = groups(taps(p).unwrap_or(0));
+    let taps = taps(p).unwrap_or(0);
     let scratch = call.scratch(0).ptr;
     let pairs = p.spatial.output.channels as usize >> 1;
-    let mut tile = Tile::new(scratch, groups, call.input(1).ptr, call.input(2).ptr, pairs, p.epilogue.output_zero);
+    let mut tile = Tile::new(scratch, taps, call.input(1).ptr, call.input(2).ptr, pairs, p.epilogue.output_zero);
     let mut walk = Walk::new(call, p);
     while walk.pixels.left > 0 {
         // SAFETY: `check` proved that scratch holds the widened windows, that taps inside the image are inside its window,
@@ -55,13 +64,13 @@ unsafe fn run(call: &Call<'_>) {
             let tiles = walk.tiles_inside();
             for _ in 0..tiles {
                 walk.gather_inside(&mut tile);
-                products(&mut tile, call, p);
+                products(&tile, p);
             }
             if tiles > 0 {
                 walk.pixels.settle(tiles.wrapping_mul(POSITIONS));
             } else {
-                walk.gather_edges(scratch.cast(), groups, &mut tile.outputs);
-                products(&mut tile, call, p);
+                walk.gather_edges(scratch.cast(), taps, &mut tile.outputs);
+                products(&tile, p);
             }
         }
     }
@@ -72,15 +81,13 @@ unsafe fn run(call: &Call<'_>) {
 /// # Safety
 ///
 /// That of [`run_tile`].
-#[inline(never)]
-unsafe fn products(tile: &mut Tile, call: &Call<'_>, p: &Conv2dParameters) {
-    let pairs = tile.pairs;
+#[inline(always)]
+unsafe fn products(tile: &Tile, p: &Conv2dParameters) {
     // SAFETY: the caller's promise.
     unsafe {
         run_tile(tile);
-        tile.rewind(call.input(2).ptr, pairs);
         if p.epilogue.clamps() {
-            p.epilogue.clamp_before(&tile.outputs, pairs << 1);
+            p.epilogue.clamp_at(&tile.outputs, p.spatial.output.channels as usize);
         }
     }
 }
@@ -94,6 +101,8 @@ struct Walk<'a> {
     each: usize,
     /// Whether a window is three lines of nine bytes.
     colours: bool,
+    /// Whether its lines are four bytes, and those of the image as many or more.
+    words: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -105,8 +114,9 @@ impl<'a> Walk<'a> {
         let (depth, taps) = (p.group_inputs as usize, s.kernel[1] as usize);
         let (runs, length) = if s.tap_steps().1 == depth { (1, taps.wrapping_mul(depth)) } else { (taps, depth) };
         let colours = runs == 1 && length == 9 && s.kernel[0] == 3;
+        let words = runs == 1 && length == 4 && (s.input.width as usize).wrapping_mul(depth) >= 4;
         let each = if length & 3 == 0 { length >> 2 } else { 0 };
-        let mut walk = Walk { p, pixels: Pixels::new(call, s), runs, each, colours };
+        let mut walk = Walk { p, pixels: Pixels::new(call, s), runs, each, colours, words };
         walk.pixels.begin();
         walk
     }
@@ -166,9 +176,10 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     ///
-    /// As above, for `groups` groups; at least one pixel is left.
+    /// As above, for the groups of `taps`; at least one pixel is left.
     #[inline(never)]
-    unsafe fn gather_edges(&mut self, to: *mut i32, groups: usize, outputs: &mut [*mut u8; POSITIONS]) {
+    unsafe fn gather_edges(&mut self, to: *mut i32, taps: usize, outputs: &mut [*mut u8; POSITIONS]) {
+        let groups = groups(taps);
         let mut at = to.wrapping_add(groups.wrapping_mul(POSITIONS));
         for output in outputs {
             *output = self.pixels.output;
@@ -296,6 +307,43 @@ impl Interleaved {
     }
 }
 
+/// Writes a window whose lines are words, `first..end` of `all` inside the image, and of their bytes `left..right`.
+///
+/// # Safety
+///
+/// `line` is where those begin, in a line of at least four bytes that can be read, and the next is `down` bytes from there. `to` has a
+/// word for each line, of all positions.
+#[inline(never)]
+unsafe fn fill_words(
+    line: *const u8,
+    down: usize,
+    [first, end, all]: [u32; 3],
+    [left, right]: [usize; 2],
+    zero: u8,
+    to: *mut u32,
+) {
+    let padding = u32::from_ne_bytes([zero; 4]);
+    // No byte: no line. A line that ends early is read from where it has four bytes, and one of both sides fits there.
+    let end = if left < right { end } else { first };
+    let missing = 4usize.wrapping_sub(right);
+    let (down_shift, up_shift) = ((missing as u32).wrapping_mul(8), (left as u32).wrapping_mul(8));
+    let all_ones = u32::MAX.wrapping_shl(up_shift).wrapping_shl(down_shift).wrapping_shr(down_shift);
+    let (mut line, mut to) = (line.wrapping_sub(missing), to);
+    for number in 0..all {
+        let mut word = padding;
+        if number >= first && number < end {
+            // SAFETY: four bytes of a line, of which those inside the window are moved to their places.
+            let bytes = unsafe { line.cast::<u32>().read_unaligned() };
+            let bytes = bytes.wrapping_shr(down_shift).wrapping_shl(up_shift);
+            word = (bytes & all_ones) | (padding & !all_ones);
+            line = line.wrapping_add(down);
+        }
+        // SAFETY: the line's word.
+        unsafe { to.write(word) };
+        to = to.wrapping_add(POSITIONS);
+    }
+}
+
 /// Writes the window of the walk's next pixel, with the zero point where a tap is padding.
 ///
 /// # Safety
@@ -317,6 +365,12 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
     }
     let zero = walk.p.epilogue.input_zero as u8;
     let of = |taps: u32| (taps as usize).wrapping_mul(depth);
+    if walk.words {
+        let lines = [rows.first, rows.end, s.kernel[0]];
+        let bytes = [of(columns.first), of(columns.end)];
+        // SAFETY: lines of the image for taps inside it, as the caller promises, which have at least four bytes.
+        return unsafe { fill_words(line, down, lines, bytes, zero, to.at.cast()) };
+    }
     let taps = columns.end.wrapping_sub(columns.first);
     let (runs, length) = if right == depth { (1, of(taps)) } else { (taps, depth) };
     // Padding is put together: what is right of one line with what is left of the next.
@@ -339,8 +393,11 @@ unsafe fn fill(walk: &Walk<'_>, mut to: Interleaved) {
         line = line.wrapping_add(down);
     }
     let below = s.kernel[0].wrapping_sub(rows.end);
-    // SAFETY: what is left of the window. Behind it, the last group may have places without a tap, whose weights are 0.
-    unsafe { to.put(zero, padding.wrapping_add(of(below.wrapping_mul(s.kernel[1])))) };
+    // SAFETY: what is left of the window, and the places without a tap behind it, up to the group's end.
+    unsafe {
+        to.put(zero, padding.wrapping_add(of(below.wrapping_mul(s.kernel[1]))));
+        to.put(0, to.at.addr().wrapping_neg() & 3);
+    }
 }
 
 /// How planning chooses and prepares the row.

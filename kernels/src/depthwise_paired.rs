@@ -54,30 +54,32 @@ fn check(call: &Call<'_>) -> bool {
         && call.scratch(0).holds(stretch(s).1 as usize, COLUMN)
 }
 
-/// The constants of four channels and where their outputs go. The body changes what it has gone through.
+/// The constants of four channels and where their outputs go. The body goes on to the next four's.
 #[repr(C)]
 struct Four {
     /// The columns that the first output reads.
     x: *const i32,
-    /// Outputs, at least 1.
-    outputs: usize,
+    /// What a channel's sum starts from, and its multiplier.
+    block: *const i32,
     /// Two words a channel: the weights of the first two rows in pairs, but for column 2, whose pair shares its word
     /// with the third row's first two.
     weights: *const i32,
     /// One byte a channel: the last weight.
     last: *const i8,
-    /// What a channel's sum starts from, and its multiplier.
-    block: *const i32,
     /// What [`crate::dsp::scaling`] shifts by.
     shifts: *const u8,
     /// The first output of the first channel.
     output: *mut u8,
+    /// Outputs, at least 1.
+    outputs: usize,
     /// From one output to the next.
     pitch: usize,
     /// The output's zero point.
     zero: i32,
-    /// Channels left.
-    channels: usize,
+    /// Where the body enters its loop, once it knows.
+    entry: usize,
+    /// From the columns of one window to those of the next.
+    step: usize,
 }
 
 /// Lines of the image and where their columns go.
@@ -100,11 +102,12 @@ unsafe fn run(call: &Call<'_>) {
     let (most, _) = stretch(s);
     let stretches = (width.wrapping_add(most).wrapping_sub(1)).checked_div(most).unwrap_or(0) as usize;
     let count = call.rows.end.saturating_sub(call.rows.begin) as usize;
+    let mut rows = Rows { lines: [core::ptr::null(); 3], padding: [false; 3], padded: false };
     for row in 0..count {
         let row = call.rows.begin.wrapping_add(call.direction.pick(row, count) as u32);
         let image = row.checked_div(s.output.height).unwrap_or(0);
         let y = row.wrapping_sub(image.wrapping_mul(s.output.height));
-        let rows = Rows::new(call, s, image, y);
+        rows.enter(call, s, image, y);
         for part in 0..stretches {
             let x = (call.direction.pick(part, stretches) as u32).wrapping_mul(most);
             let outputs = most.min(width.wrapping_sub(x));
@@ -145,8 +148,8 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
         pad(scratch, before, zero);
         pad(body.wrapping_add(words(inside)), columns.wrapping_sub(before).wrapping_sub(inside), zero);
         for four in 0..fours {
-            let four = call.direction.pick(four, fours);
             if inside > 0 {
+                let four = call.direction.pick(four, fours);
                 let at = (first as usize).wrapping_mul(pitch).wrapping_add(four.wrapping_mul(CHANNELS));
                 let [a, b, c] = rows.lines;
                 let lines = [a.wrapping_add(at), b.wrapping_add(at), c.wrapping_add(at)];
@@ -155,15 +158,9 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, rows: &Rows, x: u32, ou
                     rows.pad(body, inside, zero);
                 }
             }
-            if stride == 1 {
-                windows::<1>(&mut state);
-            } else {
-                windows::<2>(&mut state);
-            }
-            // Constants and outputs ascend with the channels; walking down they begin anew.
-            state.rewind(scratch);
-            if !up && four > 0 {
-                state = Four::new(call, p, outputs, output, four.wrapping_sub(1));
+            windows(&mut state);
+            if !up {
+                state.turn_back();
             }
         }
         if p.epilogue.clamps() {
@@ -183,23 +180,27 @@ impl Four {
         let (words, bytes) = (first.wrapping_mul(8), channels.wrapping_mul(8).wrapping_add(first));
         Four {
             x: call.scratch(0).ptr.cast_const().cast(),
-            outputs: outputs as usize,
+            block: block.wrapping_add(words).cast(),
             weights: weights.wrapping_add(words).cast(),
             last: weights.wrapping_add(bytes).cast(),
-            block: block.wrapping_add(words).cast(),
             shifts: block.wrapping_add(bytes),
             output: output.wrapping_add(first),
+            outputs: outputs as usize,
             pitch: p.spatial.output.pixel_pitch as usize,
             zero: p.epilogue.output_zero,
-            channels: CHANNELS,
+            entry: 0,
+            step: (p.spatial.strides[1] as usize).wrapping_mul(COLUMN),
         }
     }
 
-    /// Goes back to the first column, with the next four channels.
+    /// From behind four channels to the four before them.
     #[inline(always)]
-    fn rewind(&mut self, x: *const i32) {
-        self.x = x;
-        self.channels = CHANNELS;
+    fn turn_back(&mut self) {
+        self.block = self.block.wrapping_sub(4 * CHANNELS);
+        self.weights = self.weights.wrapping_sub(4 * CHANNELS);
+        self.last = self.last.wrapping_sub(2 * CHANNELS);
+        self.shifts = self.shifts.wrapping_sub(2 * CHANNELS);
+        self.output = self.output.wrapping_sub(2 * CHANNELS);
     }
 }
 
@@ -214,15 +215,19 @@ struct Rows {
 }
 
 impl Rows {
-    #[inline(always)]
-    fn new(call: &Call<'_>, s: &Spatial, image: u32, y: u32) -> Rows {
-        let top = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
+    /// Goes to the rows under output row `y`. Written in place: returned, they would be copied.
+    #[inline(never)]
+    fn enter(&mut self, call: &Call<'_>, s: &Spatial, image: u32, y: u32) {
+        let mut at = (y.wrapping_mul(s.strides[0]) as i32).wrapping_sub(s.pads[0] as i32);
         let last = (s.input.height as i32).wrapping_sub(1);
-        let places = [top, top.wrapping_add(1), top.wrapping_add(2)];
-        let inside = places.map(|y| y.min(last).max(0));
-        let lines = inside.map(|y| s.input.pixel(call.input(0), image, y as u32, 0).cast_const());
-        let padding = [places[0] != inside[0], places[1] != inside[1], places[2] != inside[2]];
-        Rows { lines, padding, padded: padding[0] | padding[1] | padding[2] }
+        self.padded = false;
+        for (line, padding) in self.lines.iter_mut().zip(&mut self.padding) {
+            let inside = at.min(last).max(0);
+            *line = s.input.pixel(call.input(0), image, inside as u32, 0);
+            *padding = at != inside;
+            self.padded |= *padding;
+            at = at.wrapping_add(1);
+        }
     }
 
     /// Puts the zero point where a row is padding.
@@ -259,16 +264,16 @@ unsafe fn pad(to: *mut i32, columns: u32, zero: i32) {
     }
 }
 
-/// The outputs of four channels, windows `STRIDE` columns apart. Leaves constants and outputs at the next channels'.
+/// The outputs of four channels. Leaves constants and outputs at the next channels'.
 ///
 /// # Safety
 ///
 /// `x` has the columns of all windows, the constants are there for every channel, and the outputs can be written; all but these and
 /// `last` are aligned to 4 bytes.
 #[cfg(not(kiln_dsp))]
-unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+unsafe fn windows(four: &mut Four) {
     use crate::dsp::{finish, smlad, sxtb16, sxtb16_ror8};
-    for channel in 0..four.channels {
+    for channel in 0..CHANNELS {
         // SAFETY: as the caller promises.
         unsafe {
             let [w01, w2] = four.weights.cast::<[i32; 2]>().wrapping_add(channel).read();
@@ -280,9 +285,9 @@ unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
             for output in 0..four.outputs {
                 let mut sum = start;
                 for (tap, (&pair, third)) in pairs.iter().zip(third).enumerate() {
-                    let column = output.wrapping_mul(STRIDE).wrapping_add(tap);
-                    let word = column.wrapping_mul(COLUMN / 4).wrapping_add(channel.wrapping_mul(2));
-                    let at = four.x.wrapping_add(word);
+                    let window = four.x.wrapping_byte_add(output.wrapping_mul(four.step));
+                    let word = tap.wrapping_mul(COLUMN / 4).wrapping_add(channel.wrapping_mul(2));
+                    let at = window.wrapping_add(word);
                     let [x01, x2] = at.cast::<[i32; 2]>().read();
                     sum = smlad(x01, pair, sum);
                     sum = smlad(x2 & 0xffff, third & 0xffff, sum);
@@ -292,26 +297,19 @@ unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
             }
         }
     }
-    let channels = four.channels;
-    four.weights = four.weights.wrapping_add(channels.wrapping_mul(2));
-    four.block = four.block.wrapping_add(channels.wrapping_mul(2));
-    four.last = four.last.wrapping_add(channels);
-    four.shifts = four.shifts.wrapping_add(channels);
-    four.output = four.output.wrapping_add(channels);
+    four.weights = four.weights.wrapping_add(2 * CHANNELS);
+    four.block = four.block.wrapping_add(2 * CHANNELS);
+    four.last = four.last.wrapping_add(CHANNELS);
+    four.shifts = four.shifts.wrapping_add(CHANNELS);
+    four.output = four.output.wrapping_add(CHANNELS);
 }
 
 /// As above.
 #[cfg(kiln_dsp)]
 #[inline(always)]
-unsafe fn windows<const STRIDE: usize>(four: &mut Four) {
+unsafe fn windows(four: &mut Four) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if STRIDE == 1 {
-            assembly::windows_1(four);
-        } else {
-            assembly::windows_2(four);
-        }
-    }
+    unsafe { assembly::windows(four) }
 }
 
 /// Widens four channels of some columns of three rows.
@@ -349,13 +347,13 @@ mod assembly {
     use core::arch::asm;
 
     use super::{Four, Lines};
-    use crate::dsp::{extension, finish_in};
+    use crate::dsp::extension;
 
-    /// An output.
+    /// An output; `$tie` takes 1 from a sum that is negative.
     macro_rules! window {
-        ($step:literal) => {
+        ($step:literal, $tie:literal) => {
             concat!(
-                "ldr r1, [sp, #4]\n",
+                "ldr r1, [sp, #32]\n",
                 "ldrd r2, r3, [r0, #32]\n",
                 "smlad r1, r2, r5, r1\n",
                 "smlabt r1, r3, r7, r1\n",
@@ -366,95 +364,122 @@ mod assembly {
                 $step,
                 "\nsmlad r1, r2, r4, r1\n",
                 "smlabb r1, r3, r7, r1\n",
-                finish_in!("r1", "r9", "r10", "r11"),
+                "smmlar r1, r1, r9, r1\n",
+                $tie,
+                "smmlar r1, r1, r10, r11\n",
+                "ssat r1, #8, r1\n",
                 "strb r1, [r12]\n",
                 "add r12, r12, lr\n",
             )
         };
     }
 
-    /// A channel after the other; windows `$step / 32` columns apart. Weights in r4 to r8 (pairs of columns 0, 1, 2; the third
-    /// row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11. On the stack: the end of x,
-    /// what a sum starts from, the arguments.
-    macro_rules! windows {
-        ($(#[$doc:meta])* $name:ident, $step:literal) => {
-            $(#[$doc])*
-            #[inline(never)]
-            pub(super) unsafe extern "C" fn $name(four: *mut Four) {
-                // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
-unsafe {
-asm!(
-    extension!(),
-    "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
-    "sub sp, sp, #8",
-    "1:",
-    "ldr r3, [sp, #8]",
-    "ldrd r0, r1, [r3]",
-    concat!("mov r2, #", $step),
-    "mla r1, r1, r2, r0",
-    "add r2, r0, #8",
-    "str r1, [sp]",
-    "str r2, [r3]",
-    "ldrd r2, r12, [r3, #8]",
-    "ldrd r4, r6, [r2], #8",
-    "ldrsb r8, [r12], #1",
-    "strd r2, r12, [r3, #8]",
-    "sxtb16 r5, r4, ror #8",
-    "sxtb16 r4, r4",
-    "sxtb16 r7, r6, ror #8",
-    "sxtb16 r6, r6",
-    "ldrd r2, r12, [r3, #16]",
-    "ldrd r1, r9, [r2], #8",
-    "ldrb r10, [r12], #1",
-    "strd r2, r12, [r3, #16]",
-    "str r1, [sp, #4]",
-    "mov r2, #1",
-    "lsl r10, r2, r10",
-    "ldrd r12, lr, [r3, #24]",
-    "add r2, r12, #1",
-    "str r2, [r3, #24]",
-    "ldr r11, [r3, #32]",
-    "ldr r1, [r3, #4]",
-    // An odd number of outputs begins with one alone.
-    "lsls r1, r1, #31",
-    "beq 2f",
-    window!($step),
-    "ldr r2, [sp]",
-    "cmp r0, r2",
-    "beq 3f",
-    "2:",
-    window!($step),
-    window!($step),
-    "ldr r2, [sp]",
-    "cmp r0, r2",
-    "bne 2b",
-    "3:",
-    "ldr r3, [sp, #8]",
-    "ldr r2, [r3, #36]",
-    "subs r2, r2, #1",
-    "str r2, [r3, #36]",
-    "bne 1b",
-    "add sp, sp, #12",
-    "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
-    inout("r0") four => _,
-    out("r1") _,
-    out("r2") _,
-    out("r3") _,
-    out("r12") _,
-    out("lr") _,
-);
-}
-            }
+    /// Two outputs a round, entered in the middle at `$odd`; windows `$step / 32` columns apart.
+    macro_rules! outputs {
+        ($even:literal, $odd:literal, $step:literal, $tie:literal) => {
+            concat!(
+                $even,
+                ":\n",
+                window!($step, $tie),
+                $odd,
+                ":\n",
+                window!($step, $tie),
+                "ldr r2, [sp, #40]\ncmp r0, r2\nbne ",
+                $even,
+                "b\n",
+            )
         };
     }
 
-    windows! {
-        /// 17 or 18 instructions an output.
-        windows_1, "32"
-    }
-    windows! {
-        /// The same two columns apart.
-        windows_2, "64"
+    /// 16 or 17 instructions an output, 3 for two, and 22 for a channel: one after the other. Weights in r4 to r8 (pairs of columns 0, 1, 2;
+    /// the third row's first two; its last), the multiplier in r9, the divisor in r10, the zero point in r11, where outputs go in r12. On
+    /// the stack: what a channel has of `Four`, x and output before they go on; bytes of the windows of x; the block's end; what a sum
+    /// starts from; where the loop is entered; the end of x; the argument.
+    #[inline(never)]
+    pub(super) unsafe extern "C" fn windows(four: *mut Four) {
+        // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
+        unsafe {
+            asm!(
+                extension!(),
+                "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
+                "ldm r0, {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
+                "mov r1, r11",
+                "cbnz r1, 1f",
+                // Sums whose zero point is -128 become that where they are negative, however they are rounded.
+                "adr r11, 2f",
+                "adr r1, 3f",
+                "adr lr, 6f",
+                "sub lr, lr, r11",
+                "cmn r10, #128",
+                "itt eq",
+                "adreq r11, 4f",
+                "adreq r1, 5f",
+                "cmp r12, #64",
+                "itt eq",
+                "addeq r11, r11, lr",
+                "addeq r1, r1, lr",
+                "tst r8, #1",
+                "it ne",
+                "movne r11, r1",
+                "add r11, r11, #1",
+                "str r11, [r0, #36]",
+                "1:",
+                "mov lr, r9",
+                "mul r8, r8, r12",
+                "add r9, r3, #32",
+                "sub r2, r2, #8",
+                "sub r7, r7, #1",
+                "push {{r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12}}",
+                "mov r11, r10",
+                "1:",
+                "ldm sp, {{r0, r1, r2, r3, r5, r12}}",
+                "ldrd r7, r9, [r1], #8",
+                "ldrd r4, r6, [r2], #8",
+                "ldrsb r8, [r3], #1",
+                "ldrb r10, [r5], #1",
+                "add r0, r0, #8",
+                "add r12, r12, #1",
+                "stm sp, {{r0, r1, r2, r3, r5, r12}}",
+                "ldr r2, [sp, #24]",
+                "str r7, [sp, #32]",
+                "add r2, r2, r0",
+                "str r2, [sp, #40]",
+                "mov r2, #1",
+                "lsl r10, r2, r10",
+                "sxtb16 r5, r4, ror #8",
+                "sxtb16 r4, r4",
+                "sxtb16 r7, r6, ror #8",
+                "sxtb16 r6, r6",
+                "ldr pc, [sp, #36]",
+                // The addresses of labels are right only in a section that is aligned. Both steps' code has one form.
+                ".p2align 2",
+                outputs!("2", "3", "32", "add r1, r1, r1, asr #31\n"),
+                "b 8f",
+                outputs!("4", "5", "32", ""),
+                "b 8f",
+                outputs!("6", "7", "64", "add r1, r1, r1, asr #31\n"),
+                "b 8f",
+                outputs!("6", "7", "64", ""),
+                "8:",
+                "ldr r1, [sp, #4]",
+                "ldr r2, [sp, #28]",
+                "cmp r1, r2",
+                "bne 1b",
+                "pop {{r1, r2, r3, r4, r5, r6}}",
+                "ldr r0, [sp, #20]",
+                "add r6, r6, #1",
+                "add r0, r0, #4",
+                "stm r0, {{r2, r3, r4, r5, r6}}",
+                "add sp, sp, #24",
+                "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
+                inout("r0") four => _,
+                out("r1") _,
+                out("r2") _,
+                out("r3") _,
+                out("r12") _,
+                out("lr") _,
+            );
+        }
     }
 
     /// 19 instructions for the 12 bytes of a column. On the stack: columns' pitch and end.

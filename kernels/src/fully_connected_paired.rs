@@ -183,14 +183,15 @@ mod assembly {
         };
     }
 
-    /// [`crate::dsp::finish`] of one sum: shifts are in r2, their last byte next; the zero point in r12, 1 in r3.
+    /// [`crate::dsp::finish`] of one sum: what is shifted by is the last byte of r2, all that a shift looks at; the zero point is in
+    /// r12, 1 in r3.
     macro_rules! finish {
         ($sum:literal, $multiplier:literal) => {
-            concat!("uxtb r0, r2\n", "lsr r2, r2, #8\n", "lsl r0, r3, r0\n", finish_in!($sum, $multiplier, "r0", "r12"))
+            concat!("lsl r0, r3, r2\n", finish_in!($sum, $multiplier, "r0", "r12"))
         };
     }
 
-    /// On the stack: the vector's end, the arguments.
+    /// On the stack: where the loop of four groups is entered, the arguments.
     #[inline(never)]
     pub(super) unsafe extern "C" fn fours(vector: *mut Fours) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
@@ -198,28 +199,31 @@ mod assembly {
             asm!(
                 extension!(),
                 "push {{r0, r4, r5, r6, r7, r8, r9, r10, r11}}",
-                "ldrd r1, r2, [r0]",
-                "add r1, r1, r2, lsl #2",
-                "push {{r1}}",
-                "ldr lr, [r0, #8]",
+                "ldrd r2, lr, [r0, #4]",
+                // Groups, of 64 bytes of code each, that the first round leaves out.
+                "rsb r2, r2, #0",
+                "and r2, r2, #3",
+                "adr r3, 2f",
+                "add r2, r3, r2, lsl #6",
+                "add r2, r2, #1",
+                "push {{r2}}",
                 "1:",
-                "ldrd r3, r2, [sp]",
+                "ldr r2, [sp, #4]",
                 "ldr r0, [r2, #12]",
                 "ldm r0!, {{r4, r5, r6, r7}}",
                 "str r0, [r2, #12]",
-                "ldrd r12, r1, [r2]",
-                // An odd group comes first, alone.
-                "lsls r1, r1, #31",
-                "beq 2f",
-                group!(),
-                "cmp r12, r3",
-                "beq 3f",
+                "ldrd r12, r3, [r2]",
+                "add r3, r12, r3, lsl #2",
+                "ldr pc, [sp]",
+                // The addresses of labels are right only in a section that is aligned.
+                ".p2align 2",
                 "2:",
+                group!(),
+                group!(),
                 group!(),
                 group!(),
                 "cmp r12, r3",
                 "bne 2b",
-                "3:",
                 "sub r5, r5, r4",
                 "sub r7, r7, r6",
                 "asr r5, r5, #8",
@@ -232,8 +236,11 @@ mod assembly {
                 "ldr r12, [r1, #24]",
                 "mov r3, #1",
                 finish!("r4", "r8"),
+                "lsr r2, r2, #8",
                 finish!("r5", "r9"),
+                "lsr r2, r2, #8",
                 finish!("r6", "r10"),
+                "lsr r2, r2, #8",
                 finish!("r7", "r11"),
                 "ldr r0, [r1, #28]",
                 "bfi r4, r5, #8, #8",

@@ -25,6 +25,7 @@ pub mod code;
 mod code_bytes;
 mod conv2d;
 mod conv2d_blocked;
+mod conv2d_columns;
 mod conv2d_grad;
 mod conv2d_mve;
 mod conv2d_paired;

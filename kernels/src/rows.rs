@@ -15,6 +15,7 @@ pub use crate::reference::rows as reference;
 
 kernels! {
     conv2d_mve::CONV2D_MVE_S8,
+    conv2d_columns::CONV2D_COLUMNS_S8,
     conv2d_paired::CONV2D_PAIRED_S8,
     depthwise_mve::DEPTHWISE_MVE_S8,
     depthwise_paired::DEPTHWISE_PAIRED_S8,

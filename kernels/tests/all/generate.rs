@@ -34,6 +34,7 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         12 => dequantize(random),
         13 => log_softmax(DType::I8, random),
         14 => suited(number, || conv2d(DType::I8, random)),
+        29 => suited(number, || three_columns(random)),
         15 => suited(number, || depthwise_3x3(random)),
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
@@ -242,6 +243,18 @@ pub(crate) fn conv2d(dtype: DType, random: &mut Random) -> Case {
         let groups = random.pick(&[1, 1, 1, 2, 3]);
         let (per_group, multiplier) = (random.size(1, most(9)), random.size(1, most(5)));
         convolution(dtype, groups, per_group, multiplier, random)
+    })
+}
+
+/// Windows three columns wide and one column apart, over channels in fours.
+fn three_columns(random: &mut Random) -> Case {
+    first(|| {
+        let (kernel, strides) = ([random.size(1, most(4)), 3], [random.size(1, 3), 1]);
+        let dilations = [random.size(1, 3), 1];
+        let pads = pads(kernel, dilations, random);
+        let op = Conv2d { strides, dilations, pads, groups: 1, activation: activation(random) };
+        let size = [random.size(1, most(6)), random.size(1, 36)];
+        convolved(DType::I8, op, kernel, size, 4 * random.size(1, most(4)), 2 * random.size(1, most(3)), random)
     })
 }
 

@@ -97,6 +97,18 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
     match number {
         // Three pixels.
         14 => chunks(3 * dims[3]),
+        // Three pixels of a row.
+        29 => {
+            let (width, channels) = (dims[2], dims[3]);
+            let rows: Vec<Vec<usize>> =
+                (0..count).collect::<Vec<_>>().chunks(width * channels).map(<[usize]>::to_vec).collect();
+            let mut tiles: Vec<_> =
+                rows.iter().flat_map(|row| row.chunks(3 * channels).map(<[usize]>::to_vec)).collect();
+            if direction == Direction::Down {
+                tiles.reverse();
+            }
+            tiles
+        }
         // Each output, the channels of a stretch of a row one after another.
         23 => {
             let (width, channels) = (dims[2], dims[3]);
