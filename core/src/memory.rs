@@ -14,7 +14,7 @@ pub struct Memory<'m> {
 }
 
 impl<'m> Memory<'m> {
-    const NONE: (*mut u8, usize) = (core::ptr::null_mut(), 0);
+    pub(crate) const NONE: (*mut u8, usize) = (core::ptr::null_mut(), 0);
 
     /// No memory at all: right for a plan that needs none.
     pub const fn empty() -> Memory<'m> {

@@ -28,7 +28,7 @@ use core::ptr::NonNull;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::plan::{CONSTANTS, Entry, TensorRecord};
-use crate::{Bank, Error, Hook, MAX_BANKS, MAX_OPERANDS, Memory, Plan, Row, Session};
+use crate::{Bank, Error, Hook, MAX_BANKS, MAX_EXTENTS, MAX_OPERANDS, Memory, Plan, Row, Session};
 
 /// In place of an arena's bytes: they are known only at run time, and [`Parked::attach_bytes`] tests what it is given.
 pub const ANY_ARENA: usize = usize::MAX;
@@ -41,13 +41,21 @@ const ALIGN: u32 = 16;
 /// with the state.
 ///
 /// `ARENA` is how many bytes the arena has in the plan. Generated code states it, so that attaching needs no test.
-pub struct Parked<'m, const ARENA: usize = ANY_ARENA, const OPERANDS: usize = MAX_OPERANDS> {
+pub struct Parked<
+    'm,
+    const ARENA: usize = ANY_ARENA,
+    const OPERANDS: usize = MAX_OPERANDS,
+    const BANKS: usize = MAX_BANKS,
+    const EXTENTS: usize = MAX_EXTENTS,
+> {
     // Its last bank is one that was attached once and may be gone: nothing here runs the session or reads that bank.
-    session: Session<'m, OPERANDS>,
+    session: Session<'m, OPERANDS, BANKS, EXTENTS>,
     arena: usize,
 }
 
-impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> {
+impl<'m, const ARENA: usize, const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize>
+    Parked<'m, ARENA, OPERANDS, BANKS, EXTENTS>
+{
     /// Checks every step of `plan` as [`Session::new`] does, in the memory `kept`, which is all banks of the plan but the
     /// last, and in `arena`; [resets](Session::reset) the state; and gives the arena back. A plan without state may have
     /// one bank, and then keeps none.
@@ -56,12 +64,7 @@ impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> 
     ///
     /// Those of [`Session::bounded`]. [`Error::Memory`] also where the arena of the plan holds state, so can't be given
     /// away, or has not `ARENA` bytes.
-    pub fn new(
-        plan: Plan<'m>,
-        rows: &'m [Row],
-        kept: impl Into<Memory<'m>>,
-        arena: &mut [u8],
-    ) -> Result<Parked<'m, ARENA, OPERANDS>, Error> {
+    pub fn new(plan: Plan<'m>, rows: &'m [Row], kept: impl Into<Memory<'m>>, arena: &mut [u8]) -> Result<Self, Error> {
         let mut memory = kept.into();
         let (last, given) = (plan.banks().len().wrapping_sub(1), arena.len());
         let state = plan.header().state_len;
@@ -161,7 +164,10 @@ impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> 
     /// }
     /// # let _: fn(&mut Parked<'_, 64>, &mut Bank<63>) = small;
     /// ```
-    pub fn attach<'s, const N: usize>(&'s mut self, arena: &'s mut Bank<N>) -> Attached<'s, ARENA, OPERANDS> {
+    pub fn attach<'s, const N: usize>(
+        &'s mut self,
+        arena: &'s mut Bank<N>,
+    ) -> Attached<'s, ARENA, OPERANDS, BANKS, EXTENTS> {
         const {
             assert!(ARENA != ANY_ARENA, "the arena's size is not known when this is compiled: use `attach_bytes`");
             assert!(N >= ARENA, "the arena is smaller than the model needs: see its ARENA_BYTES");
@@ -175,7 +181,10 @@ impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> 
     /// # Errors
     ///
     /// It is too small, or begins at no multiple of 16.
-    pub fn attach_bytes<'s>(&'s mut self, arena: &'s mut [u8]) -> Result<Attached<'s, ARENA, OPERANDS>, Error> {
+    pub fn attach_bytes<'s>(
+        &'s mut self,
+        arena: &'s mut [u8],
+    ) -> Result<Attached<'s, ARENA, OPERANDS, BANKS, EXTENTS>, Error> {
         let number = self.arena as u8;
         if let Some((_, need)) = self.session.banks.get(self.arena) {
             if arena.len() < *need {
@@ -189,14 +198,15 @@ impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> 
     }
 
     /// What runs in `arena`, which is borrowed for 's, large enough and aligned.
-    fn put<'s>(&'s mut self, arena: NonNull<u8>) -> Attached<'s, ARENA, OPERANDS> {
+    fn put<'s>(&'s mut self, arena: NonNull<u8>) -> Attached<'s, ARENA, OPERANDS, BANKS, EXTENTS> {
         if let Some((base, _)) = self.session.banks.get_mut(self.arena) {
             *base = arena.as_ptr();
         }
         // SAFETY: 's is shorter than 'm, so what the session borrows lives long enough. With the shorter lifetime something
         // that lives only so long could be put into it; `Attached` puts nothing into it but numbers, and keeps it
         // from others.
-        let session = unsafe { &mut *core::ptr::from_mut(&mut self.session).cast::<Session<'s, OPERANDS>>() };
+        let session =
+            unsafe { &mut *core::ptr::from_mut(&mut self.session).cast::<Session<'s, OPERANDS, BANKS, EXTENTS>>() };
         Attached { session, arena }
     }
 
@@ -228,23 +238,36 @@ impl<'m, const ARENA: usize, const OPERANDS: usize> Parked<'m, ARENA, OPERANDS> 
 ///
 /// It reads as a [`Session`] does. What changes one is here, and can't be reached there: the session is not to be moved
 /// out from under its arena.
-pub struct Attached<'s, const ARENA: usize = ANY_ARENA, const OPERANDS: usize = MAX_OPERANDS> {
-    session: &'s mut Session<'s, OPERANDS>,
+pub struct Attached<
+    's,
+    const ARENA: usize = ANY_ARENA,
+    const OPERANDS: usize = MAX_OPERANDS,
+    const BANKS: usize = MAX_BANKS,
+    const EXTENTS: usize = MAX_EXTENTS,
+> {
+    session: &'s mut Session<'s, OPERANDS, BANKS, EXTENTS>,
     arena: NonNull<u8>,
 }
 
 // SAFETY: the pointer leads into memory that is borrowed mutably for 's; such a borrow is Send, as the session is.
-unsafe impl<const ARENA: usize, const OPERANDS: usize> Send for Attached<'_, ARENA, OPERANDS> {}
+unsafe impl<const ARENA: usize, const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize> Send
+    for Attached<'_, ARENA, OPERANDS, BANKS, EXTENTS>
+{
+}
 
-impl<'s, const ARENA: usize, const OPERANDS: usize> Deref for Attached<'s, ARENA, OPERANDS> {
-    type Target = Session<'s, OPERANDS>;
+impl<'s, const ARENA: usize, const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize> Deref
+    for Attached<'s, ARENA, OPERANDS, BANKS, EXTENTS>
+{
+    type Target = Session<'s, OPERANDS, BANKS, EXTENTS>;
 
-    fn deref(&self) -> &Session<'s, OPERANDS> {
+    fn deref(&self) -> &Session<'s, OPERANDS, BANKS, EXTENTS> {
         self.session
     }
 }
 
-impl<'s, const ARENA: usize, const OPERANDS: usize> Attached<'s, ARENA, OPERANDS> {
+impl<'s, const ARENA: usize, const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize>
+    Attached<'s, ARENA, OPERANDS, BANKS, EXTENTS>
+{
     /// See [`Session::bytes_mut`].
     pub fn bytes_mut(&mut self, tensor: &TensorRecord) -> &mut [u8] {
         self.session.bytes_mut(tensor)

@@ -111,7 +111,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row with its number (never reused), the alignment in bytes of every window that is not
+    /// A row with its number (never reused), the alignment in bytes (a power of two) of every window that is not
     /// empty, and how many bytes beyond the end of an input window that is not empty it may read,
     /// and ignore.
     ///

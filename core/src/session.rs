@@ -1,6 +1,7 @@
 //! Binding a plan to kernels and memory, and walking its steps.
 
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -92,18 +93,27 @@ impl<F: FnMut(&mut [i8])> Hook for Feed<F> {
 /// A plan, the kernels it needs and the memory it works in, checked against each other.
 ///
 /// `OPERANDS` is how many operands a step of the plan has at most. A run keeps room for so many on its stack, 8 bytes each on a
-/// 32-bit CPU; generated code states what its plan has.
-pub struct Session<'m, const OPERANDS: usize = MAX_OPERANDS> {
+/// 32-bit CPU. `BANKS` and `EXTENTS` are how many of these the plan has at most: with one bank and no extent, as most have, there is
+/// nothing to look up. Generated code states what its plan has.
+pub struct Session<
+    'm,
+    const OPERANDS: usize = MAX_OPERANDS,
+    const BANKS: usize = MAX_BANKS,
+    const EXTENTS: usize = MAX_EXTENTS,
+> {
     plan: Plan<'m>,
     rows: &'m [Row],
-    pub(crate) banks: [(*mut u8, usize); MAX_BANKS],
-    extents: [u32; MAX_EXTENTS],
+    pub(crate) banks: [(*mut u8, usize); BANKS],
+    extents: [u32; EXTENTS],
     memory: PhantomData<&'m mut [u8]>,
 }
 
 // SAFETY: the pointers in `banks` come from `&mut [u8]` borrowed for 'm, which are Send; nothing
 // else in a session is bound to a thread.
-unsafe impl<const OPERANDS: usize> Send for Session<'_, OPERANDS> {}
+unsafe impl<const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize> Send
+    for Session<'_, OPERANDS, BANKS, EXTENTS>
+{
+}
 
 impl<'m> Session<'m> {
     /// Checks every step of `plan` against `rows` and `memory`, and [resets](Session::reset) the state.
@@ -112,11 +122,14 @@ impl<'m> Session<'m> {
     }
 }
 
-impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
-    /// [`Session::new`] for plans whose steps have at most `OPERANDS` operands; others are [`Error::StepTable`].
+impl<'m, const OPERANDS: usize, const BANKS: usize, const EXTENTS: usize> Session<'m, OPERANDS, BANKS, EXTENTS> {
+    /// [`Session::new`] for plans whose steps have at most `OPERANDS` operands, and with at most so many banks and extents; others are
+    /// [`Error::StepTable`], [`Error::Memory`] and [`Error::Extent`].
     pub fn bounded(plan: Plan<'m>, rows: &'m [Row], memory: impl Into<Memory<'m>>) -> Result<Self, Error> {
         let memory = memory.into();
-        let mut session = Session { plan, rows, banks: memory.banks, extents: [0; MAX_EXTENTS], memory: PhantomData };
+        let mut banks = [Memory::NONE; BANKS];
+        banks.iter_mut().zip(memory.banks).for_each(|(to, from)| *to = from);
+        let mut session = Session { plan, rows, banks, extents: [0; EXTENTS], memory: PhantomData };
         session.check_banks(memory.count)?;
         session.check_extents()?;
         for (index, tensor) in plan.tensors().iter().enumerate() {
@@ -169,11 +182,13 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
         let row = self.row(step.row).ok_or(Error::Row(index, step.row))?;
         let broken = Error::StepTable(index);
         let operands = self.plan.step_operands(step).ok_or(broken)?;
-        let parameters = self.plan.parameters(step).ok_or(broken)?;
+        self.plan.parameters(step).ok_or(broken)?;
         if step.row_begin > step.row_end {
             return Err(broken);
         }
         if step.extent != NO_EXTENT {
+            // Both: a session for plans without extents has no code for them.
+            self.extents.get(step.extent as usize).ok_or(broken)?;
             let max = self.plan.extents().get(step.extent as usize).ok_or(broken)?.max;
             if max == 0 || step.row_begin != 0 || !step.row_end.is_multiple_of(max) {
                 return Err(broken);
@@ -183,18 +198,19 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
             return Err(broken);
         }
         let inputs = step.inputs as usize;
-        let mut windows = [Window::EMPTY; OPERANDS];
-        for (number, (to, operand)) in windows.iter_mut().zip(operands).enumerate() {
+        for (number, operand) in operands.iter().enumerate() {
             let bad = Error::Operand(index, number as u8);
             let reads_only = number < inputs;
             if !reads_only && operand.place.bank() == CONSTANTS {
                 return Err(bad);
             }
             let over_read = if reads_only { row.over_read() } else { 0 };
-            *to = self.window(operand.place, operand.bytes, row.align() as usize, over_read).ok_or(bad)?;
+            self.window(operand.place, operand.bytes, row.align() as usize, over_read).ok_or(bad)?;
         }
-        let call = call(step, &windows, parameters, step.row_end).ok_or(broken)?;
-        if row.check(&call) { Ok(()) } else { Err(Error::Parameters(index)) }
+        let mut room = Room::NEW;
+        // SAFETY: all of this was found good. Extents have their maxima, so all rows are checked.
+        let (row, call) = unsafe { self.call(step, &mut room) };
+        if row.check(call) { Ok(()) } else { Err(Error::Parameters(index)) }
     }
 
     /// Back to the beginning: zeroes the state, and runs the entry `reset` where the plan has it.
@@ -207,7 +223,7 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
 
     fn zero_state(&mut self) {
         let bytes = self.plan.header().state_len as usize;
-        let (ptr, len) = self.banks[0];
+        let Some(&(ptr, len)) = self.banks.first() else { return };
         if bytes > 0 && bytes <= len {
             // SAFETY: the bank is borrowed mutably for 'm and is at least `len` bytes long.
             unsafe { core::ptr::write_bytes(ptr, 0, bytes) };
@@ -234,7 +250,7 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
             return Some(Window::EMPTY);
         }
         let ptr = base.wrapping_add(place.offset() as usize);
-        if align > 1 && ptr.addr() % align != 0 {
+        if ptr.addr() & align.saturating_sub(1) != 0 {
             return None;
         }
         Some(Window { ptr, len: bytes as usize })
@@ -246,7 +262,7 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
         let bank = operand.place.bank() as usize;
         let base = match self.banks.get(bank) {
             Some((base, _)) => *base,
-            None => self.plan.constants().as_ptr().cast_mut(),
+            None => self.plan.constants_start().cast_mut(),
         };
         if operand.bytes == 0 {
             return Window::EMPTY;
@@ -320,13 +336,15 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
     pub fn run_with<H: Hook>(&mut self, entry: &Entry<'m>, hook: &mut H) {
         // Only the very records that went through the checks may run: neither those of another plan
         // nor bytes of this one cut at other places, which callers can make into an `Entry`.
-        let first = entry.first_step as usize;
-        let own = self.plan.steps().get(first..first.saturating_add(entry.steps.len()));
-        let Some(steps) = own.filter(|own| core::ptr::eq(own.as_ptr(), entry.steps.as_ptr())) else { return };
-        for (offset, step) in steps.iter().enumerate() {
-            let mut windows = [Window::EMPTY; OPERANDS];
-            // By reference: moved, the call would take its stack twice.
-            let Some((row, call)) = &self.call(step, &mut windows) else { continue };
+        let (first, all) = (entry.first_step as usize, self.plan.steps());
+        let whole = first <= all.len() && entry.steps.len() <= all.len().wrapping_sub(first);
+        if !whole || !core::ptr::eq(all.as_ptr().wrapping_add(first), entry.steps.as_ptr()) {
+            return;
+        }
+        for (offset, step) in entry.steps.iter().enumerate() {
+            let mut room = Room::NEW;
+            // SAFETY: the session began with a check of its plan's steps.
+            let (row, call) = unsafe { self.call(step, &mut room) };
             let index = entry.first_step.wrapping_add(offset as u32);
             hook.before(&mut Next { index, step, outputs: call.outputs() });
             // SAFETY: `check_step` ran this row's check on the same windows and parameters with a
@@ -338,47 +356,59 @@ impl<'m, const OPERANDS: usize> Session<'m, OPERANDS> {
     }
 
     /// What a step calls. Its own function, so that a kernel finds none of this on the stack.
+    ///
+    /// # Safety
+    ///
+    /// [`Session::check_step`] found the step good, but for what the row says of it.
     #[inline(never)]
-    fn call<'w>(&self, step: &StepRecord, windows: &'w mut [Window; OPERANDS]) -> Option<(&'m Row, Call<'w>)>
+    unsafe fn call<'w>(&self, step: &StepRecord, room: &'w mut Room<'w, OPERANDS>) -> (&'m Row, &'w Call<'w>)
     where
         'm: 'w,
     {
-        let row = self.row(step.row)?;
-        for (to, operand) in windows.iter_mut().zip(self.plan.step_operands(step)?) {
-            *to = self.resolve(operand);
+        // SAFETY: a good step has a row, its operands and parameters lie inside their tables, and there is room for all windows.
+        unsafe {
+            let row = self.row(step.row).unwrap_unchecked();
+            let first = room.windows.as_mut_ptr().cast::<Window>();
+            let mut next = first;
+            for operand in self.plan.checked_operands(step) {
+                next.write(self.resolve(operand));
+                next = next.wrapping_add(1);
+            }
+            let rows = RowRange { begin: step.row_begin, end: self.row_end(step) };
+            let (inputs, outputs, scratch) = (step.inputs as usize, step.outputs as usize, step.scratch as usize);
+            // As many were written.
+            let part = |from: usize, count| core::slice::from_raw_parts(first.wrapping_add(from), count);
+            let (inputs, outputs, scratch) =
+                (part(0, inputs), part(inputs, outputs), part(inputs.wrapping_add(outputs), scratch));
+            let mut call = Call::new(inputs, outputs, scratch, self.plan.checked_parameters(step), rows);
+            if step.flags & STEP_DOWN != 0 {
+                call.direction = Direction::Down;
+            }
+            (row, room.call.write(call))
         }
-        let parameters = self.plan.parameters(step)?;
-        Some((row, call(step, windows, parameters, self.row_end(step))?))
     }
 
     /// `row_end` as the step's extent scales it.
     #[inline]
     fn row_end(&self, step: &StepRecord) -> u32 {
+        let Some(&value) = self.extents.get(step.extent as usize) else { return step.row_end };
         let record = self.plan.extents().get(step.extent as usize);
-        match (record, self.extents.get(step.extent as usize)) {
-            // `max` is not 0: checked when the session began.
-            (Some(record), Some(&value)) => match step.row_end.checked_div(record.max) {
-                Some(each) => each.wrapping_mul(value),
-                None => step.row_end,
-            },
-            _ => step.row_end,
+        // `max` is not 0: checked when the session began.
+        match record.and_then(|record| step.row_end.checked_div(record.max)) {
+            Some(each) => each.wrapping_mul(value),
+            None => step.row_end,
         }
     }
 }
 
-/// The call of a step over resolved windows.
-#[inline]
-fn call<'a>(step: &StepRecord, windows: &'a [Window], parameters: &'a [u8], row_end: u32) -> Option<Call<'a>> {
-    let (inputs, outputs, scratch) = (step.inputs as usize, step.outputs as usize, step.scratch as usize);
-    let mut call = Call::new(
-        windows.get(..inputs)?,
-        windows.get(inputs..inputs + outputs)?,
-        windows.get(inputs + outputs..inputs + outputs + scratch)?,
-        parameters,
-        RowRange { begin: step.row_begin, end: row_end },
-    );
-    if step.flags & STEP_DOWN != 0 {
-        call.direction = Direction::Down;
-    }
-    Some(call)
+/// Room for the call of one step and its windows, which are written as far as it has operands. In one piece, so that a run keeps
+/// one address; not zeroed, which would call `memset`.
+#[repr(C)]
+struct Room<'w, const OPERANDS: usize> {
+    call: MaybeUninit<Call<'w>>,
+    windows: [MaybeUninit<Window>; OPERANDS],
+}
+
+impl<const OPERANDS: usize> Room<'_, OPERANDS> {
+    const NEW: Self = Room { call: MaybeUninit::uninit(), windows: [const { MaybeUninit::uninit() }; OPERANDS] };
 }

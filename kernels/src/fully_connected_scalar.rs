@@ -9,9 +9,11 @@
 //! the sign it has an offset. So weights for it have 128 added, and 128 times the vector's sum is taken off what sums start
 //! from.
 
+use core::mem::MaybeUninit;
+
 use kiln_core::{Call, Row};
 
-use crate::arithmetic::{Epilogue, S8};
+use crate::arithmetic::S8;
 use crate::fully_connected::{self, FullyConnectedParameters};
 use crate::scalar::finish;
 use crate::vectors;
@@ -29,79 +31,76 @@ pub const FULLY_CONNECTED_BIASED_S8: Row =
 const OUTPUTS: usize = 16;
 /// Outputs computed together where fewer than [`OUTPUTS`] are left.
 const FEW: usize = 4;
+/// Sums that are open at a time.
+const OPEN: usize = if cfg!(kiln_armv6m) { 2 * FEW } else { FEW };
 
 fn check(call: &Call<'_>) -> bool {
     call.input(2).ptr.addr() & 3 == 0 && fully_connected::check::<S8>(call)
 }
 
-/// A vector and what it is multiplied by. Bodies move all that belongs to outputs on.
+/// A vector and what it is multiplied by: all that a walk keeps, so that its parts need little stack of their own. Bodies move what
+/// belongs to outputs on.
 #[repr(C)]
-struct Vector {
+struct Vector<'a> {
+    p: &'a FullyConnectedParameters,
     /// The vector.
     x: *const i8,
-    /// Its elements, at least 1.
-    inputs: usize,
     /// The weights of the next outputs.
     weights: *const i8,
-    /// What their sums start from.
+    /// What their sums start from; as many words behind it are their multipliers as there are outputs.
     starts: *const i32,
-    /// Their multipliers.
-    multipliers: *const i32,
     /// A byte an output: what [`crate::scalar::scaling`] shifts by, less 1.
     shifts: *const u8,
     /// Where they go.
     output: *mut u8,
-    /// Sixteens of outputs left.
-    sixteens: usize,
-    /// From sums to outputs.
-    epilogue: Epilogue,
+    /// How many outputs are left.
+    left: usize,
     /// Added to every sum.
     offset: i32,
+    /// Whose vector it is.
+    call: &'a Call<'a>,
+    /// Sums of products, and outputs made of them that can't be written yet.
+    sums: [MaybeUninit<i32>; OPEN],
+    outputs: [MaybeUninit<u8>; OUTPUTS - OPEN],
 }
 
 unsafe fn run<const EXCESS: i32>(call: &Call<'_>) {
     let Some(p) = call.parameters::<FullyConnectedParameters>() else { return };
-    let (inputs, outputs) = (p.inputs as usize, p.outputs as usize);
-    for row in call.rows.begin..call.rows.end {
-        let starts = call.input(2).ptr.cast::<i32>().cast_const();
-        let mut vector = Vector {
-            x: vectors::start(call.input(0), row, p.input_pitch).cast(),
-            inputs,
-            weights: call.input(1).ptr.cast(),
-            starts,
-            multipliers: starts.wrapping_add(outputs),
-            shifts: starts.wrapping_add(outputs.wrapping_mul(2)).cast(),
-            output: vectors::start(call.output(0), row, p.output_pitch),
-            sixteens: outputs / OUTPUTS,
-            epilogue: p.epilogue,
-            offset: 0,
-        };
+    // Anywhere until it begins. Zeroes would call `memset`.
+    let nowhere = core::ptr::from_ref(p);
+    let mut vector = Vector {
+        p,
+        x: nowhere.cast(),
+        weights: nowhere.cast(),
+        starts: nowhere.cast(),
+        shifts: nowhere.cast(),
+        output: nowhere.cast_mut().cast(),
+        left: 0,
+        offset: 0,
+        call,
+        sums: [const { MaybeUninit::uninit() }; OPEN],
+        outputs: [const { MaybeUninit::uninit() }; OUTPUTS - OPEN],
+    };
+    let mut row = call.rows.begin;
+    while row < vector.call.rows.end {
+        vector.begin(row);
         // SAFETY: `check` proved that vector `row` of input and output lies inside its window, that weights and constants are
         // there for every output, and that the constants are aligned.
         unsafe {
-            // Planning takes weights with a zero point only where this has to be done anyway.
             if EXCESS != 0 {
-                let zero = p.weight_zero.wrapping_add(EXCESS);
-                let sum = (0..inputs).fold(0i32, |sum, i| sum.wrapping_add(vector.x.wrapping_add(i).read() as i32));
-                vector.offset = sum.wrapping_mul(zero).wrapping_neg();
+                vector.take_off(EXCESS);
             }
-            if vector.sixteens > 0 {
-                sixteens::<EXCESS>(&mut vector);
+            #[cfg(kiln_rv32im)]
+            if EXCESS == 0 && vector.left >= OUTPUTS {
+                rv32::sixteens(&mut vector);
             }
-            let mut sums = [0; FEW];
-            for _ in 0..(outputs % OUTPUTS) / FEW {
-                few::<EXCESS>(&vector, vector.weights, FEW, &mut sums);
-                vector.finish(&sums);
-                vector.weights = vector.weights.wrapping_add(inputs.wrapping_mul(FEW));
-            }
-            for _ in 0..outputs % FEW {
-                let w = (0..inputs).map(|i| vector.weights.wrapping_add(i));
-                let terms = w.enumerate().map(|(i, w)| product::<EXCESS>(vector.x.wrapping_add(i).read(), w.read()));
-                let sum = terms.fold(0i32, i32::wrapping_add);
-                vector.finish(&[sum]);
-                vector.weights = vector.weights.wrapping_add(inputs);
+            let mut at = 0;
+            while vector.left > 0 {
+                vector.sums::<EXCESS>(at);
+                at = vector.finish(at);
             }
         }
+        row = row.wrapping_add(1);
     }
 }
 
@@ -112,98 +111,149 @@ fn product<const EXCESS: i32>(x: i8, w: i8) -> i32 {
     (x as i32).wrapping_mul(w)
 }
 
-/// The sums of products of four outputs whose weights lie side by side, `pitch` from one element's to the next's.
+/// Four sums, and to each an element's product with one of four weights added.
 ///
 /// # Safety
 ///
-/// The vector's elements, and four weights for each, can be read.
-#[inline(never)]
-unsafe fn few<const EXCESS: i32>(vector: &Vector, weights: *const i8, pitch: usize, sums: &mut [i32; FEW]) {
-    let [mut a, mut b, mut c, mut d] = [0i32; FEW];
-    let (mut x, mut w) = (vector.x, weights);
-    let end = x.wrapping_add(vector.inputs);
-    while x != end {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let element = x.read();
-            a = a.wrapping_add(product::<EXCESS>(element, w.read()));
-            b = b.wrapping_add(product::<EXCESS>(element, w.wrapping_add(1).read()));
-            c = c.wrapping_add(product::<EXCESS>(element, w.wrapping_add(2).read()));
-            d = d.wrapping_add(product::<EXCESS>(element, w.wrapping_add(3).read()));
-        }
-        x = x.wrapping_add(1);
-        w = w.wrapping_add(pitch);
+/// The element and the weights can be read.
+#[inline(always)]
+unsafe fn four<const EXCESS: i32>([a, b, c, d]: [i32; FEW], x: *const i8, w: *const i8) -> [i32; FEW] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let x = x.read();
+        let product = |i: usize| product::<EXCESS>(x, w.wrapping_add(i).read());
+        [a.wrapping_add(product(0)), b.wrapping_add(product(1)), c.wrapping_add(product(2)), d.wrapping_add(product(3))]
     }
-    *sums = [a, b, c, d];
 }
 
-impl Vector {
-    /// Makes the next outputs of sums of products.
+impl<'a> Vector<'a> {
+    /// Makes it vector `row`. Its own function, so that nothing it needs is on the stack when the work is done.
+    #[inline(never)]
+    fn begin(&mut self, row: u32) {
+        let (call, p) = (self.call, self.p);
+        self.left = p.outputs as usize;
+        self.x = vectors::start(call.input(0), row, p.input_pitch).cast();
+        self.weights = call.input(1).ptr.cast();
+        self.starts = call.input(2).ptr.cast();
+        self.shifts = self.starts.wrapping_add(self.left.wrapping_mul(2)).cast();
+        self.output = vectors::start(call.output(0), row, p.output_pitch);
+    }
+
+    /// Takes the weights' zero point and `excess` times the vector's sum off what sums start from.
     ///
     /// # Safety
     ///
-    /// There are constants for so many outputs, the words of them aligned, and the outputs can be written.
+    /// The vector can be read.
     #[inline(never)]
-    unsafe fn finish(&mut self, sums: &[i32]) {
-        for &sum in sums {
-            // SAFETY: as the caller promises.
-            unsafe {
-                let sum = sum.wrapping_add(self.starts.read()).wrapping_add(self.offset);
-                let shift = self.shifts.read().wrapping_add(1);
-                self.output.write(finish(sum, self.multipliers.read(), shift, &self.epilogue) as u8);
-            }
-            self.starts = self.starts.wrapping_add(1);
-            self.multipliers = self.multipliers.wrapping_add(1);
-            self.shifts = self.shifts.wrapping_add(1);
-            self.output = self.output.wrapping_add(1);
+    unsafe fn take_off(&mut self, excess: i32) {
+        let mut sum = 0i32;
+        for i in 0..self.p.inputs as usize {
+            // SAFETY: one of the elements.
+            sum = sum.wrapping_add(unsafe { self.x.wrapping_add(i).read() } as i32);
+        }
+        self.offset = sum.wrapping_mul(self.p.weight_zero.wrapping_add(excess)).wrapping_neg();
+    }
+
+    /// How many outputs come next: sixteen, or four where fewer are left, or one.
+    #[inline(always)]
+    fn size(&self) -> usize {
+        match self.left {
+            OUTPUTS.. => OUTPUTS,
+            FEW.. => FEW,
+            _ => 1,
         }
     }
-}
 
-/// Computes all sixteens of outputs.
-///
-/// # Safety
-///
-/// For each there are 16 weights an element, and constants, the words of them aligned; the outputs can be written. Neither count
-/// is 0.
-#[inline(always)]
-unsafe fn sixteens<const EXCESS: i32>(vector: &mut Vector) {
-    #[cfg(kiln_rv32im)]
-    if EXCESS == 0 {
+    /// The sums of products of outputs from number `at` of the next ones on, whose weights for an element lie side by side: as many as
+    /// there is room for.
+    ///
+    /// # Safety
+    ///
+    /// The vector's elements, and so many weights for each, can be read.
+    #[inline(always)]
+    unsafe fn sums<const EXCESS: i32>(&mut self, at: usize) {
         // SAFETY: the caller's promise.
-        return unsafe { rv32::sixteens(vector) };
+        unsafe {
+            #[cfg(kiln_armv6m)]
+            if EXCESS != 0 && self.left >= OUTPUTS {
+                return armv6m::eight(self, at);
+            }
+            self.few::<EXCESS>(at);
+        }
     }
-    for _ in 0..vector.sixteens {
-        let mut sums = [[0; FEW]; OUTPUTS / FEW];
+
+    /// As above, of four outputs, or of one if there is no more.
+    ///
+    /// # Safety
+    ///
+    /// The vector's elements, and so many weights for each, can be read.
+    #[inline(never)]
+    unsafe fn few<const EXCESS: i32>(&mut self, at: usize) {
+        let size = self.size();
+        let mut sums = [0i32; FEW];
+        let (mut x, mut w) = (self.x, self.weights.wrapping_add(at));
+        let end = x.wrapping_add(self.p.inputs as usize);
         // SAFETY: as the caller promises.
         unsafe {
-            sixteen::<EXCESS>(vector, &mut sums);
-            vector.finish(sums.as_flattened());
+            if size == 1 {
+                while x != end {
+                    sums = [sums[0].wrapping_add(product::<EXCESS>(x.read(), w.read())), 0, 0, 0];
+                    x = x.wrapping_add(1);
+                    w = w.wrapping_add(1);
+                }
+            } else if self.p.inputs & 1 != 0 {
+                sums = four::<EXCESS>(sums, x, w);
+                x = x.wrapping_add(1);
+                w = w.wrapping_add(size);
+            }
+            while x != end {
+                sums = four::<EXCESS>(sums, x, w);
+                w = w.wrapping_add(size);
+                sums = four::<EXCESS>(sums, x.wrapping_add(1), w);
+                w = w.wrapping_add(size);
+                x = x.wrapping_add(2);
+            }
         }
-        vector.weights = vector.weights.wrapping_add(vector.inputs.wrapping_mul(OUTPUTS));
+        self.sums.iter_mut().zip(sums).for_each(|(to, sum)| _ = to.write(sum));
     }
-}
 
-/// The sums of products of sixteen outputs.
-///
-/// # Safety
-///
-/// As for [`sixteens`], for one.
-#[inline(always)]
-unsafe fn sixteen<const EXCESS: i32>(vector: &Vector, sums: &mut [[i32; FEW]; OUTPUTS / FEW]) {
-    #[cfg(kiln_armv6m)]
-    if EXCESS != 0 {
-        let end = vector.x.wrapping_add(vector.inputs);
-        for (half, sums) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let weights = vector.weights.wrapping_add(half.wrapping_mul(OUTPUTS / 2));
-            // SAFETY: the caller's promise.
-            unsafe { armv6m::eight(end, vector.inputs.wrapping_neg(), weights.cast(), sums) };
+    /// Outputs from number `at` of the next ones on, of their sums of products. Only with the last of them others are written: they may
+    /// lie where the vector does. The number to go on from; 0 after the last.
+    ///
+    /// # Safety
+    ///
+    /// There are sums and constants for them, the words of them aligned; the outputs can be written.
+    #[inline(never)]
+    unsafe fn finish(&mut self, at: usize) -> usize {
+        let size = self.size();
+        let mut next = at.wrapping_add(OPEN);
+        let kept = self.outputs.as_mut_ptr().cast::<u8>();
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut to = kept.wrapping_add(at);
+            if next >= size {
+                next = 0;
+                // Volatile, so that no call of `memcpy` is made of it.
+                for at in 0..at {
+                    self.output.wrapping_add(at).write_volatile(kept.wrapping_add(at).read());
+                }
+                to = self.output.wrapping_add(at);
+                self.output = self.output.wrapping_add(size);
+                self.weights = self.weights.wrapping_add((self.p.inputs as usize).wrapping_mul(size));
+                self.left = self.left.wrapping_sub(size);
+            }
+            for sum in 0..size.min(OPEN) {
+                let sum = self.sums.as_ptr().cast::<i32>().wrapping_add(sum).read();
+                let sum = sum.wrapping_add(self.starts.read()).wrapping_add(self.offset);
+                let multiplier = self.starts.wrapping_add(self.p.outputs as usize).read();
+                let shift = self.shifts.read().wrapping_add(1);
+                self.starts = self.starts.wrapping_add(1);
+                self.shifts = self.shifts.wrapping_add(1);
+                to.write(finish(sum, multiplier, shift, &self.p.epilogue) as u8);
+                to = to.wrapping_add(1);
+            }
         }
-        return;
-    }
-    for (four, sums) in sums.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { few::<EXCESS>(vector, vector.weights.wrapping_add(four.wrapping_mul(FEW)), OUTPUTS, sums) };
+        next
     }
 }
 
@@ -211,7 +261,7 @@ unsafe fn sixteen<const EXCESS: i32>(vector: &Vector, sums: &mut [[i32; FEW]; OU
 mod armv6m {
     use core::arch::asm;
 
-    use super::FEW;
+    use super::Vector;
 
     /// A weight's product: x in r1, weights in r2.
     macro_rules! product {
@@ -220,75 +270,80 @@ mod armv6m {
         };
     }
 
-    /// Eight outputs of one element: where x ends in r3, how far before that the element is in r4.
+    /// Eight outputs of one element of two: where x ends in r3, a byte more in r5, how far before that the elements are in r4.
     macro_rules! element {
-        ($($at:literal),*) => {
-            element!(@ $($at)* : "r8" "r9" "r10" "r11" "r12" "r5" "r6" "r7")
+        ($end:literal, $($at:literal),*) => {
+            element!(@ $end, $($at)* : "r8" "r9" "r10" "r11" "r12" "lr" "r6" "r7")
         };
-        (@ $($at:literal)* : $($sum:literal)*) => {
-            concat!("ldrsb r1, [r3, r4]\n", $(product!($at, $sum)),*)
+        (@ $end:literal, $($at:literal)* : $($sum:literal)*) => {
+            concat!("ldrsb r1, [", $end, ", r4]\n", $(product!($at, $sum)),*)
         };
     }
 
-    /// Half of sixteen outputs: 54 instructions for two elements. `count` is the negative number of elements; it is not 0.
+    /// The sums of half of sixteen outputs: 53 instructions for two elements. There is an element.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn eight(
-        end: *const i8,
-        count: usize,
-        weights: *const u8,
-        sums: &mut [[i32; FEW]; 2],
-    ) {
+    pub(super) unsafe extern "C" fn eight(vector: *mut Vector<'_>, at: usize) {
         // SAFETY: the registers that a compiler may want back are pushed and popped; the rest is said below.
         unsafe {
             asm!(
-                "push {{r3, r4, r5, r6, r7}}",
+                "push {{r0, r4, r5, r6, r7}}",
                 "mov r4, r8",
                 "mov r5, r9",
                 "mov r6, r10",
                 "mov r7, r11",
                 "push {{r4, r5, r6, r7}}",
-                "mov r3, r0",
-                "mov r4, r1",
-                "movs r5, #0",
+                "ldr r2, [r0, #8]",
+                "adds r2, r2, r1",
+                "ldr r3, [r0, #4]",
+                "ldr r4, [r0]",
+                "ldr r4, [r4]",
+                "adds r3, r3, r4",
+                "rsbs r4, r4, #0",
+                "adds r5, r3, #1",
                 "movs r6, #0",
                 "movs r7, #0",
-                "mov r8, r5",
-                "mov r9, r5",
-                "mov r10, r5",
-                "mov r11, r5",
-                "mov r12, r5",
+                "mov r8, r6",
+                "mov r9, r6",
+                "mov r10, r6",
+                "mov r11, r6",
+                "mov r12, r6",
+                "mov lr, r6",
                 // An odd number of elements begins with the second half of a pair.
                 "lsls r0, r4, #31",
                 "beq 2f",
                 "subs r2, r2, #16",
+                "subs r4, r4, #1",
                 "b 3f",
                 "2:",
-                element!("0", "1", "2", "3", "4", "5", "6", "7"),
-                "adds r4, r4, #1",
+                element!("r3", "0", "1", "2", "3", "4", "5", "6", "7"),
                 "3:",
-                element!("16", "17", "18", "19", "20", "21", "22", "23"),
+                element!("r5", "16", "17", "18", "19", "20", "21", "22", "23"),
                 "adds r2, r2, #32",
-                "adds r4, r4, #1",
+                "adds r4, r4, #2",
                 "bne 2b",
                 "ldr r0, [sp, #16]",
+                "adds r0, r0, #{sums}",
                 "mov r1, r8",
                 "mov r2, r9",
                 "mov r3, r10",
                 "mov r4, r11",
                 "stm r0!, {{r1, r2, r3, r4}}",
                 "mov r4, r12",
+                "mov r5, lr",
                 "stm r0!, {{r4, r5, r6, r7}}",
                 "pop {{r4, r5, r6, r7}}",
                 "mov r8, r4",
                 "mov r9, r5",
                 "mov r10, r6",
                 "mov r11, r7",
-                "pop {{r3, r4, r5, r6, r7}}",
-                inout("r0") end => _,
-                inout("r1") count => _,
-                inout("r2") weights => _,
-                in("r3") sums,
+                "pop {{r0, r4, r5, r6, r7}}",
+                sums = const core::mem::offset_of!(Vector<'_>, sums),
+                inout("r0") vector => _,
+                inout("r1") at => _,
+                out("r2") _,
+                out("r3") _,
                 out("r12") _,
+                out("lr") _,
             );
         }
     }
@@ -312,14 +367,14 @@ mod rv32 {
     macro_rules! element {
         ($element:literal, $($at:literal)*) => {
             element!(@ $element, $($at)* :
-                "a2" "a3" "a4" "a5" "a6" "a7" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9" "s10" "s11")
+                "a2" "a3" "a4" "a5" "s0" "s1" "a6" "a7" "s2" "s3" "s4" "s5" "s6" "s7" "s8" "s9")
         };
         (@ $element:literal, $($at:literal)* : $($sum:literal)*) => {
             concat!("lb t0, ", $element, "(t3)\n", $(product!($at, $sum)),*)
         };
     }
 
-    /// The output of a sum, one of four whose constants are in t4 and t5: `2 zero + 1` in ra, the bounds in s0 and s1. See
+    /// The output of a sum, one of four whose constants are in t4 and t5: `2 zero + 1` in t3, the bounds in s10 and s11. See
     /// [`crate::scalar`].
     macro_rules! finish {
         ($sum:literal, $word:literal, $byte:literal) => {
@@ -363,7 +418,7 @@ mod rv32 {
                 $sum,
                 ", ",
                 $sum,
-                ", ra\n",
+                ", t3\n",
                 "srai ",
                 $sum,
                 ", ",
@@ -371,17 +426,17 @@ mod rv32 {
                 ", 1\n",
                 "bge ",
                 $sum,
-                ", s0, 8f\n",
+                ", s10, 8f\n",
                 "mv ",
                 $sum,
-                ", s0\n",
+                ", s10\n",
                 "8:\n",
-                "bge s1, ",
+                "bge s11, ",
                 $sum,
                 ", 8f\n",
                 "mv ",
                 $sum,
-                ", s1\n",
+                ", s11\n",
                 "8:\n",
                 "sb ",
                 $sum,
@@ -392,50 +447,56 @@ mod rv32 {
         };
     }
 
-    /// Four elements of sixteen outputs take 199 instructions, an output up to 17 more.
+    /// All sixteens of outputs. Four elements of one take 199 instructions, an output up to 17 more.
     #[inline(never)]
-    pub(super) unsafe extern "C" fn sixteens(vector: *mut Vector) {
+    pub(super) unsafe extern "C" fn sixteens(vector: *mut Vector<'_>) {
         // SAFETY: the registers that a compiler may want back are stored and loaded; the rest is said below.
         unsafe {
             asm!(
                 save!(),
-                "lw t3, 0(a0)",
-                "lw a1, 4(a0)",
+                "lw a2, 0(a0)",
+                "lw a1, 0(a2)",
                 // Where a number of elements that is no multiple of 4 enters the loop: so many elements earlier.
                 "neg t0, a1",
                 "andi t0, t0, 3",
                 "sw t0, 52(sp)",
+                "lw t3, 4(a0)",
                 "add a1, a1, t3",
                 "lw t2, 8(a0)",
-                "lw t4, 16(a0)",
-                "lw t5, 20(a0)",
-                "lw t6, 24(a0)",
-                "lw ra, 36(a0)",
-                "slli ra, ra, 1",
-                "addi ra, ra, 1",
-                "lw s0, 40(a0)",
-                "lw s1, 44(a0)",
+                "lw t5, 16(a0)",
+                "lw t6, 20(a0)",
+                // The multipliers are behind all starts.
+                "lw a3, 4(a2)",
+                "slli a3, a3, 2",
+                "lw a4, 12(a0)",
+                "add t4, a3, a4",
+                "lw a3, 24(a2)",
+                "slli a3, a3, 1",
+                "addi a3, a3, 1",
+                "sw a3, 56(sp)",
+                "lw s10, 28(a2)",
+                "lw s11, 32(a2)",
                 "1:",
-                "lw t0, 12(a0)",
-                "lw a2, 0(t0)",
-                "lw a3, 4(t0)",
-                "lw a4, 8(t0)",
-                "lw a5, 12(t0)",
-                "lw a6, 16(t0)",
-                "lw a7, 20(t0)",
-                "lw s2, 24(t0)",
-                "lw s3, 28(t0)",
-                "lw s4, 32(t0)",
-                "lw s5, 36(t0)",
-                "lw s6, 40(t0)",
-                "lw s7, 44(t0)",
-                "lw s8, 48(t0)",
-                "lw s9, 52(t0)",
-                "lw s10, 56(t0)",
-                "lw s11, 60(t0)",
-                "addi t0, t0, 64",
-                "sw t0, 12(a0)",
-                "lw t3, 0(a0)",
+                "lw a5, 12(a0)",
+                "addi a2, a5, 64",
+                "sw a2, 12(a0)",
+                "lw a2, 0(a5)",
+                "lw a3, 4(a5)",
+                "lw a4, 8(a5)",
+                "lw s0, 16(a5)",
+                "lw s1, 20(a5)",
+                "lw a6, 24(a5)",
+                "lw a7, 28(a5)",
+                "lw s2, 32(a5)",
+                "lw s3, 36(a5)",
+                "lw s4, 40(a5)",
+                "lw s5, 44(a5)",
+                "lw s6, 48(a5)",
+                "lw s7, 52(a5)",
+                "lw s8, 56(a5)",
+                "lw s9, 60(a5)",
+                "lw a5, 12(a5)",
+                "lw t3, 4(a0)",
                 "lw t0, 52(sp)",
                 "beqz t0, 2f",
                 "sub t3, t3, t0",
@@ -456,26 +517,28 @@ mod rv32 {
                 "addi t2, t2, 64",
                 "addi t3, t3, 4",
                 "bne t3, a1, 2b",
-                "jal t3, 6f",
-                "mv a2, a6",
-                "mv a3, a7",
-                "mv a4, s2",
-                "mv a5, s3",
-                "jal t3, 6f",
-                "mv a2, s4",
-                "mv a3, s5",
-                "mv a4, s6",
-                "mv a5, s7",
-                "jal t3, 6f",
-                "mv a2, s8",
-                "mv a3, s9",
-                "mv a4, s10",
-                "mv a5, s11",
-                "jal t3, 6f",
-                "lw t0, 28(a0)",
-                "addi t0, t0, -1",
-                "sw t0, 28(a0)",
-                "bnez t0, 1b",
+                "lw t3, 56(sp)",
+                "jal 6f",
+                "mv a2, s0",
+                "mv a3, s1",
+                "mv a4, a6",
+                "mv a5, a7",
+                "jal 6f",
+                "mv a2, s2",
+                "mv a3, s3",
+                "mv a4, s4",
+                "mv a5, s5",
+                "jal 6f",
+                "mv a2, s6",
+                "mv a3, s7",
+                "mv a4, s8",
+                "mv a5, s9",
+                "jal 6f",
+                "lw a2, 24(a0)",
+                "addi a2, a2, -16",
+                "sw a2, 24(a0)",
+                "addi a2, a2, -16",
+                "bgez a2, 1b",
                 "j 7f",
                 // Four outputs.
                 "6:",
@@ -486,13 +549,12 @@ mod rv32 {
                 "addi t4, t4, 16",
                 "addi t5, t5, 4",
                 "addi t6, t6, 4",
-                "jr t3",
+                "ret",
                 // What is left begins here.
                 "7:",
                 "sw t2, 8(a0)",
-                "sw t4, 16(a0)",
-                "sw t5, 20(a0)",
-                "sw t6, 24(a0)",
+                "sw t5, 16(a0)",
+                "sw t6, 20(a0)",
                 restore!(),
                 inout("a0") vector => _,
                 out("a1") _,

@@ -179,6 +179,12 @@ impl<'p> Plan<'p> {
         self.bytes.get(start..start.saturating_add(len)).unwrap_or(&[])
     }
 
+    /// Where they begin.
+    #[inline(always)]
+    pub(crate) fn constants_start(&self) -> *const u8 {
+        self.bytes.as_ptr().wrapping_add(self.header.constants as usize)
+    }
+
     /// How many entries there are.
     pub fn entry_count(&self) -> usize {
         self.entries().len()
@@ -224,6 +230,31 @@ impl<'p> Plan<'p> {
         let first = step.first_operand as usize;
         let count = step.inputs as usize + step.outputs as usize + step.scratch as usize;
         self.operands().get(first..first.checked_add(count)?)
+    }
+
+    /// [`Plan::step_operands`] that are known to be there.
+    ///
+    /// # Safety
+    ///
+    /// They are.
+    #[inline(always)]
+    pub(crate) unsafe fn checked_operands(&self, step: &StepRecord) -> &'p [OperandRecord] {
+        let count = (step.inputs as usize).wrapping_add(step.outputs as usize).wrapping_add(step.scratch as usize);
+        let first = self.operands().as_ptr().wrapping_add(step.first_operand as usize);
+        // SAFETY: the caller's promise; they are borrowed for 'p.
+        unsafe { core::slice::from_raw_parts(first, count) }
+    }
+
+    /// [`Plan::parameters`] that are known to be there.
+    ///
+    /// # Safety
+    ///
+    /// They are.
+    #[inline(always)]
+    pub(crate) unsafe fn checked_parameters(&self, step: &StepRecord) -> &'p [u8] {
+        let first = self.all_parameters().as_ptr().wrapping_add(step.parameters as usize);
+        // SAFETY: the caller's promise; they are borrowed for 'p.
+        unsafe { core::slice::from_raw_parts(first, step.parameters_len as usize) }
     }
 }
 

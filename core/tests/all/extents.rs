@@ -1,9 +1,9 @@
 //! Dimensions that vary: their bounds, and how they scale a step's rows.
 
 use kiln_core::plan::{ExtentRecord, NO_EXTENT, Text};
-use kiln_core::{Error, MAX_EXTENTS};
+use kiln_core::{Error, MAX_EXTENTS, Plan, Session};
 
-use crate::support::Draft;
+use crate::support::{Aligned, Draft, ROWS};
 
 /// The default plan with its four rows belonging to an extent of at most `max`.
 fn varying(max: u32) -> Draft {
@@ -89,4 +89,20 @@ fn extents_without_a_value_and_too_many_are_refused() {
     assert_eq!(draft.refused(), None);
     draft.extents.push(ExtentRecord { name: Text::default(), max: 1, reserved: 0 });
     assert_eq!(draft.refused(), Some(Error::Extent(MAX_EXTENTS as u16)));
+}
+
+#[test]
+fn a_session_takes_no_more_extents_than_its_type_has() {
+    let draft = varying(4);
+    let bytes = Aligned::new(&draft.bytes(), 0);
+    let plan = Plan::load(bytes.as_ref(), draft.target).unwrap();
+    let mut memory = Aligned::zeroed(64);
+    assert_eq!(Session::<2, 1, 0>::bounded(plan, ROWS, memory.as_mut()).err(), Some(Error::Extent(0)));
+    let mut session = Session::<2, 1, 1>::bounded(plan, ROWS, memory.as_mut()).unwrap();
+    assert_eq!((session.set_extent(0, 2), session.set_extent(1, 2)), (Ok(()), Err(Error::ExtentValue(1, 2))));
+    let mut fixed = Draft::default();
+    fixed.steps[0].extent = 0;
+    let bytes = Aligned::new(&fixed.bytes(), 0);
+    let plan = Plan::load(bytes.as_ref(), fixed.target).unwrap();
+    assert_eq!(Session::<2, 1, 0>::bounded(plan, ROWS, memory.as_mut()).err(), Some(Error::StepTable(0)));
 }

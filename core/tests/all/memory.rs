@@ -118,3 +118,27 @@ fn more_banks_than_a_session_keeps() {
     let error = Session::new(plan, ROWS, banks.each_mut().map(Aligned::as_mut)).err();
     assert_eq!(error, Some(Error::Memory(MAX_BANKS as u8, 8, 0)));
 }
+
+#[test]
+fn a_session_takes_no_more_banks_than_its_type_has() {
+    let draft = Draft { banks: vec![bank(48, 1), bank(8, 1)], ..Draft::default() };
+    let bytes = Aligned::new(&draft.bytes(), 0);
+    let plan = Plan::load(bytes.as_ref(), draft.target).unwrap();
+    let (mut first, mut second) = (Aligned::zeroed(48), Aligned::zeroed(8));
+    let mut begin = |two: bool| {
+        let memory = [first.as_mut(), second.as_mut()];
+        match two {
+            true => Session::<2, 2, 0>::bounded(plan, ROWS, memory).err(),
+            false => Session::<2, 1, 0>::bounded(plan, ROWS, memory).err(),
+        }
+    };
+    assert_eq!(begin(false), Some(Error::Memory(1, 8, 0)));
+    assert_eq!(begin(true), None);
+    // Nor one where it has none.
+    assert_eq!(Session::<2, 0, 0>::bounded(plan, ROWS, first.as_mut()).err(), Some(Error::Memory(0, 48, 0)));
+    let none =
+        Draft { banks: vec![], operands: vec![], tensors: vec![], entries: vec![], steps: vec![], ..Draft::default() };
+    let bytes = Aligned::new(&none.bytes(), 0);
+    let plan = Plan::load(bytes.as_ref(), none.target).unwrap();
+    assert_eq!(Session::<0, 0, 0>::bounded(plan, ROWS, Memory::empty()).map(|mut session| session.reset()).err(), None);
+}

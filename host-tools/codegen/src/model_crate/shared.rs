@@ -86,7 +86,7 @@ impl ModelCrate<'_> {
         let _ = write!(
             out,
             "/// The model between its turns: its state, and its plan, which was checked.\n\
-             pub struct Parked<'a> {{\n    session: kiln_core::Parked<'a, ARENA_BYTES, OPERANDS>,\n{fields}}}\n\n\
+             pub struct Parked<'a> {{\n    session: kiln_core::Parked<'a, ARENA_BYTES, OPERANDS, BANKS, EXTENTS>,\n{fields}}}\n\n\
              {send}\
              impl<'a> Parked<'a> {{\n    \
              /// Checks the plan (its checksum, its steps, the memory), makes the state ready and gives the arena back.\n    \
@@ -125,7 +125,7 @@ impl ModelCrate<'_> {
              let session = self.session.attach_bytes(arena)?;\n        \
              Ok(Model {tested})\n    }}\n}}\n\n\
              /// The model in an arena, ready to run.\n\
-             pub struct Model<'a> {{\n    session: Attached<'a, ARENA_BYTES, OPERANDS>,\n{fields}}}\n\n\
+             pub struct Model<'a> {{\n    session: Attached<'a, ARENA_BYTES, OPERANDS, BANKS, EXTENTS>,\n{fields}}}\n\n\
              {send}\
              impl<'a> Model<'a> {{\n",
             parked = all("session", "", true),
@@ -150,7 +150,7 @@ impl ModelCrate<'_> {
 const KEPT: &str = "
 /// Where a tensor lies outside the arena; `entry` is the one it belongs to.
 fn kept<T: FromBytes + IntoBytes, const N: usize>(
-    session: &kiln_core::Parked<'_, ARENA_BYTES, OPERANDS>,
+    session: &kiln_core::Parked<'_, ARENA_BYTES, OPERANDS, BANKS, EXTENTS>,
     tensor: Option<&TensorRecord>,
     entry: u16,
 ) -> Result<NonNull<[T; N]>, Error> {

@@ -155,6 +155,10 @@ impl ModelCrate<'_> {
              pub const TARGET: TargetId = TargetId({target});\n\n\
              /// How many operands a step has at most.\n\
              pub const OPERANDS: usize = {operands};\n\n\
+             /// How many banks of RAM it has.\n\
+             pub const BANKS: usize = {banks};\n\n\
+             /// How many dimensions vary at run time.\n\
+             pub const EXTENTS: usize = {extents};\n\n\
              {sizes}\
              /// The names of the classes, where the model has them.\n\
              {skip}pub const LABELS: [&str; {label_count}] = {labels};\n\n\
@@ -164,6 +168,8 @@ impl ModelCrate<'_> {
             count = planned.kernels.len(),
             target = planned.target.0,
             operands = planned.operands,
+            banks = planned.banks.len(),
+            extents = self.graph.extents.len(),
             label_count = self.graph.labels.len(),
         );
     }
@@ -174,7 +180,7 @@ impl ModelCrate<'_> {
         let fed = |index: usize| fed.iter().find(|port| port.entry.1 == index).map(|port| port.name);
         let kept = || names.iter().filter(|n| n.method.is_some());
         out.push_str(
-            "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a, OPERANDS>,\n",
+            "/// The model with its memory, ready to run.\npub struct Model<'a> {\n    session: Session<'a, OPERANDS, BANKS, EXTENTS>,\n",
         );
         for entry in kept() {
             let _ = writeln!(out, "    {}: Entry<'a>,", entry.field);
@@ -282,7 +288,7 @@ impl ModelCrate<'_> {
             "    /// Back to the beginning: state as before the first run.\n    \
              pub fn reset(&mut self) {\n        self.session.reset();\n    }\n\n    \
              /// The session, for what this struct has no method for.\n    \
-             pub fn session(&self) -> &Session<'a, OPERANDS> {\n        &self.session\n    }\n}\n",
+             pub fn session(&self) -> &Session<'a, OPERANDS, BANKS, EXTENTS> {\n        &self.session\n    }\n}\n",
         );
     }
 }
@@ -373,7 +379,7 @@ pub(super) fn run_methods(
 const PLACE: &str = "
 /// Where a tensor lies in the arena; `entry` is the one it belongs to.
 fn place<T: FromBytes + IntoBytes, const N: usize>(
-    session: &Session<'_, OPERANDS>,
+    session: &Session<'_, OPERANDS, BANKS, EXTENTS>,
     tensor: Option<&TensorRecord>,
     entry: u16,
 ) -> Result<NonNull<[T; N]>, Error> {
@@ -385,7 +391,7 @@ fn place<T: FromBytes + IntoBytes, const N: usize>(
 const PLACE_OR_CONSTANT: &str = "
 /// Where a tensor lies that is never written: it may be one of the plan's constants.
 fn place_or_constant<T: FromBytes + IntoBytes + Immutable + KnownLayout, const N: usize>(
-    session: &Session<'_, OPERANDS>,
+    session: &Session<'_, OPERANDS, BANKS, EXTENTS>,
     tensor: Option<&TensorRecord>,
     entry: u16,
 ) -> Result<NonNull<[T; N]>, Error> {
