@@ -67,6 +67,7 @@ mod mve;
 mod paired;
 mod pixels;
 mod pool2d;
+mod pool2d_dsp;
 mod pool2d_grad;
 mod pool2d_mve;
 #[cfg(feature = "host")]

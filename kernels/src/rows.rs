@@ -30,6 +30,8 @@ kernels! {
     fully_connected::FULLY_CONNECTED_S8,
     pool2d_mve::AVERAGE_POOL_MVE_S8,
     pool2d_mve::MAX_POOL_MVE_S8,
+    pool2d_dsp::AVERAGE_POOL_DSP_S8,
+    pool2d_dsp::MAX_POOL_DSP_S8,
     pool2d::AVERAGE_POOL_S8,
     pool2d::MAX_POOL_S8,
     add_mve::ADD_MVE_S8,

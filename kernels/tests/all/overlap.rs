@@ -154,13 +154,17 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
         }
-        // Four channels of a pixel, or sixteen.
-        25 | 26 => {
+        // Four channels of a pixel, eight or sixteen.
+        25 | 26 | 30 | 31 => {
             let channels = dims[3];
             let pixels = (0..count).collect::<Vec<_>>();
-            let parts = |pixel: &[usize]| -> Vec<Vec<usize>> {
-                pixel.chunks(if number == 25 { 4 } else { 16 }).map(<[usize]>::to_vec).collect()
+            let together = match number {
+                25 => 4,
+                26 => 16,
+                _ => 8,
             };
+            let parts =
+                |pixel: &[usize]| -> Vec<Vec<usize>> { pixel.chunks(together).map(<[usize]>::to_vec).collect() };
             let mut tiles: Vec<Vec<usize>> = pixels.chunks(channels).flat_map(parts).collect();
             if direction == Direction::Down {
                 tiles.reverse();
