@@ -2,9 +2,9 @@
 //!
 //! Windows, parameters and rows are those of the plain pools. Pixels go in raster order and channels ascend, or both are reversed;
 //! all taps of eight channels are read before the first of these is written. Where channels do not come in eights, the last
-//! eight are read once more, for those of them that are left.
+//! eight of the walk are computed once more, with those that are left.
 
-use kiln_core::{Call, Row};
+use kiln_core::{Call, Direction, Row};
 
 use crate::pool2d::PoolParameters;
 
@@ -22,7 +22,7 @@ const TOGETHER: usize = 8;
 /// A half of 2^14.
 const HALF: i32 = 1 << 13;
 
-/// The taps of a window, and the channels that are wanted of them.
+/// The taps of a window, and the walk over its channels.
 #[repr(C)]
 struct Taps {
     /// Rows; none if there are no columns.
@@ -35,16 +35,12 @@ struct Taps {
     columns: usize,
     /// 2^30, divided by the number of taps, and what is above it.
     inverse: i32,
-    /// [`HALF`].
-    half: i32,
     /// The smallest output, four times.
     low: u32,
     /// The largest.
     high: u32,
-    /// From eight channels to the next ones: 8 or -8.
-    step: usize,
-    /// Where the walk over the channels ends.
-    end: *const u8,
+    /// The last eight channels of the walk.
+    last: *const u8,
 }
 
 fn check(call: &Call<'_>) -> bool {
@@ -56,76 +52,45 @@ unsafe fn run<const AVERAGE: bool>(call: &Call<'_>) {
     let Some(p) = call.parameters::<PoolParameters>() else { return };
     let (down, right) = p.spatial.tap_steps();
     let channels = p.spatial.output.channels as usize;
-    let rest = channels % TOGETHER;
-    let whole = channels.wrapping_sub(rest);
+    let last = channels.wrapping_sub(TOGETHER);
     let four = |bound: i32| (bound as u8 as u32).wrapping_mul(0x0101_0101);
+    let (first, last) = match call.direction {
+        Direction::Up => (0, last),
+        Direction::Down => (last, 0),
+    };
     let mut taps = Taps {
         rows: 0,
         right,
         skip: 0,
         columns: 0,
         inverse: 0,
-        half: HALF,
         low: four(p.epilogue.low),
         high: four(p.epilogue.high),
-        step: 0,
-        end: core::ptr::null(),
+        last: core::ptr::null(),
     };
     p.spatial.for_each_pixel(call, |pixel| {
         let rows = pixel.rows.end.wrapping_sub(pixel.rows.first);
         let columns = pixel.columns.end.wrapping_sub(pixel.columns.first);
-        let count = rows.wrapping_mul(columns);
         taps.rows = if columns == 0 { 0 } else { rows as usize };
         taps.columns = columns as usize;
         taps.skip = down.wrapping_sub(right.wrapping_mul(columns as usize));
-        if taps.skip == 0 && count != 0 {
-            // Rows behind one another are one row.
-            taps.rows = 1;
-            taps.columns = count as usize;
-        }
         if AVERAGE {
-            taps.inverse = (1i32 << 30).checked_div(count as i32).unwrap_or(0).wrapping_add(1);
+            let taken = (1u32 << 30).checked_div(rows.wrapping_mul(columns));
+            taps.inverse = (taken.unwrap_or(0) as i32).wrapping_add(1);
         }
-        for part in 0..2 {
-            // SAFETY: `check` proved that the taps of a window that rows and columns count lie inside the input, the pixel's
-            // channels inside the output, and that these are at least eight.
-            unsafe {
-                if call.direction.pick(part, 2) == 0 {
-                    let first = call.direction.pick(0, whole / TOGETHER).wrapping_mul(TOGETHER);
-                    let input = pixel.input.wrapping_add(first);
-                    taps.step = if first == 0 { TOGETHER } else { TOGETHER.wrapping_neg() };
-                    taps.end = pixel.input.wrapping_add(if first == 0 { whole } else { TOGETHER.wrapping_neg() });
-                    reduce::<AVERAGE>(input, pixel.output.wrapping_add(first), &taps);
-                } else if rest != 0 {
-                    let mut last = [0u8; TOGETHER];
-                    let input = pixel.input.wrapping_add(channels).wrapping_sub(TOGETHER);
-                    taps.step = TOGETHER;
-                    taps.end = input.wrapping_add(TOGETHER);
-                    reduce::<AVERAGE>(input, last.as_mut_ptr(), &taps);
-                    let wanted = last.as_ptr().wrapping_add(TOGETHER.wrapping_sub(rest));
-                    wanted.copy_to_nonoverlapping(pixel.output.wrapping_add(whole), rest);
-                }
-            }
-        }
+        taps.last = pixel.input.wrapping_add(last);
+        let (input, output) = (pixel.input.wrapping_add(first), pixel.output.wrapping_add(first));
+        // SAFETY: `check` proved that the taps of a window that rows and columns count lie inside the input, the pixel's channels
+        // inside the output, and that these are at least eight.
+        unsafe { if AVERAGE { average(input, output, &taps) } else { maximum(input, output, &taps) } }
     });
 }
 
-/// The reduction of the taps of eight channels after eight others, up to `taps.end`, or down to it.
+/// Gives eight channels after eight others, up to `taps.last` and these, what `finish` makes of their taps, which `take` adds to `start`.
 ///
 /// # Safety
 ///
 /// The taps can be read and the outputs written, for all of these channels.
-#[inline(always)]
-unsafe fn reduce<const AVERAGE: bool>(input: *const u8, output: *mut u8, taps: &Taps) {
-    // SAFETY: the caller's promise.
-    unsafe { if AVERAGE { average(input, output, taps) } else { maximum(input, output, taps) } }
-}
-
-/// [`reduce`] in plain Rust: what `finish` makes of the taps, which `take` adds to `start`.
-///
-/// # Safety
-///
-/// As for [`reduce`].
 #[cfg(not(kiln_dsp))]
 #[inline(always)]
 unsafe fn walk(
@@ -136,7 +101,7 @@ unsafe fn walk(
     take: impl Fn(i16, i16) -> i16,
     finish: impl Fn(i16) -> i8,
 ) {
-    while input != taps.end {
+    loop {
         let mut states = [start; TOGETHER];
         let mut x = input;
         for _ in 0..taps.rows {
@@ -154,8 +119,13 @@ unsafe fn walk(
             // SAFETY: one of the outputs.
             unsafe { output.wrapping_add(channel).write(value as u8) };
         }
-        input = input.wrapping_add(taps.step);
-        output = output.wrapping_add(taps.step);
+        let left = taps.last.addr().wrapping_sub(input.addr()) as isize;
+        if left == 0 {
+            return;
+        }
+        let step = left.clamp(-8, 8);
+        input = input.wrapping_offset(step);
+        output = output.wrapping_offset(step);
     }
 }
 
@@ -173,7 +143,7 @@ fn mean(sum: i16, inverse: i32) -> i8 {
 ///
 /// # Safety
 ///
-/// As for [`reduce`].
+/// The taps can be read and the outputs written, for all channels from `input` to the eight at `taps.last`, or back.
 #[cfg(not(kiln_dsp))]
 unsafe fn average(input: *const u8, output: *mut u8, taps: &Taps) {
     // SAFETY: the caller's promise.
@@ -184,7 +154,7 @@ unsafe fn average(input: *const u8, output: *mut u8, taps: &Taps) {
 ///
 /// # Safety
 ///
-/// As for [`reduce`].
+/// The taps can be read and the outputs written, for all channels from `input` to the eight at `taps.last`, or back.
 #[cfg(not(kiln_dsp))]
 unsafe fn maximum(input: *const u8, output: *mut u8, taps: &Taps) {
     // SAFETY: the caller's promise.
@@ -229,14 +199,23 @@ mod assembly {
                         "subs r3, r3, #1",
                         "bne 2b",
                         "4:",
-                        "ldrd r8, r9, [r2, #16]",
-                        "ldrd r10, r11, [r2, #24]",
+                        "ldr r8, [r2, #16]",
+                        "ldrd r10, r11, [r2, #20]",
                         $($finish,)*
-                        "ldrd r3, r12, [r2, #32]",
+                        // Eight channels on, or as many as there are to the last eight.
+                        "ldr r3, [r2, #28]",
+                        "subs r3, r3, r0",
+                        "beq 6f",
+                        "cmp r3, #8",
+                        "it gt",
+                        "movgt r3, #8",
+                        "cmn r3, #8",
+                        "it lt",
+                        "mvnlt r3, #7",
                         "add r0, r0, r3",
                         "add r1, r1, r3",
-                        "cmp r0, r12",
-                        "bne 1b",
+                        "b 1b",
+                        "6:",
                         "pop {{r4, r5, r6, r7, r8, r9, r10, r11}}",
                         inout("r0") input => _,
                         inout("r1") output => _,
@@ -264,6 +243,7 @@ mod assembly {
             "sxtab16 r7, r7, lr, ror #8"
         ],
         [
+            "mov r9, #8192"
             "movs r3, #2"
             "5:"
             "smlawb r12, r8, r4, r9"
@@ -325,7 +305,7 @@ pub(crate) mod host {
     use super::*;
     use crate::lag;
     use crate::pool2d::host::{AVERAGE_POOL_S8, MAX_POOL_S8, spatial_s8};
-    use crate::table::{Direction, Kernel, Operation};
+    use crate::table::{Kernel, Operation};
 
     /// Taps above which sums may leave their halves.
     const MOST: u64 = 256;
@@ -364,7 +344,7 @@ pub(crate) mod host {
 
     fn lag_of(operation: &Operation<'_>, input: usize, direction: Direction) -> Option<u64> {
         let spatial = spatial_s8(operation).filter(|_| input == 0)?;
-        lag::stretches(&spatial, operation.output.ty.shape.dim(0), [1, TOGETHER as u32], direction)
+        lag::again(&spatial, operation.output.ty.shape.dim(0), TOGETHER as u32, direction)
     }
 }
 

@@ -154,20 +154,30 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             let vectors = (0..count).collect::<Vec<_>>();
             vectors.chunks(outputs).flat_map(|vector| vector.chunks(4).map(<[usize]>::to_vec)).collect()
         }
-        // Four channels of a pixel, eight or sixteen.
-        25 | 26 | 30 | 31 => {
+        // Four channels of a pixel, or sixteen.
+        25 | 26 => {
             let channels = dims[3];
             let pixels = (0..count).collect::<Vec<_>>();
-            let together = match number {
-                25 => 4,
-                26 => 16,
-                _ => 8,
+            let parts = |pixel: &[usize]| -> Vec<Vec<usize>> {
+                pixel.chunks(if number == 25 { 4 } else { 16 }).map(<[usize]>::to_vec).collect()
             };
-            let parts =
-                |pixel: &[usize]| -> Vec<Vec<usize>> { pixel.chunks(together).map(<[usize]>::to_vec).collect() };
             let mut tiles: Vec<Vec<usize>> = pixels.chunks(channels).flat_map(parts).collect();
             if direction == Direction::Down {
                 tiles.reverse();
+            }
+            tiles
+        }
+        // Eight channels of a pixel; of these the last ones of the walk once more where fewer are left.
+        30 | 31 => {
+            let channels = dims[3];
+            let mut tiles = Vec::new();
+            for pixel in 0..count / channels {
+                let pixel = if direction == Direction::Up { pixel } else { count / channels - 1 - pixel };
+                for first in (0..channels).step_by(8) {
+                    let first = first.min(channels - 8);
+                    let first = if direction == Direction::Up { first } else { channels - 8 - first };
+                    tiles.push((first..first + 8).map(|c| pixel * channels + c).collect());
+                }
             }
             tiles
         }
