@@ -37,6 +37,7 @@ kernels! {
     add_mve::ADD_MVE_S8,
     add_affine::ADD_AFFINE_S8,
     add::ADD_S8,
+    softmax_table::SOFTMAX_TABLE_S8,
     softmax::SOFTMAX_S8,
     copy::COPY,
     transpose::TRANSPOSE,

@@ -70,6 +70,7 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         53 => gradients::average_pool(random),
         54 => gradients::max_pool(random),
         55 => gradients::max_pool_pick(random),
+        56 => suited(number, || softmax(DType::I8, random)),
         96 => training::matmul(random),
         97 => tamed(fully_connected(DType::F32, random), random),
         98 => tamed(suited(number, || conv2d(DType::F32, random)), random),
