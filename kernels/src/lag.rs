@@ -129,13 +129,39 @@ pub(crate) fn stretches(
     [pixels, channels]: [u32; 2],
     direction: Direction,
 ) -> Option<u64> {
+    let parts = i64::from(spatial.output.channels.div_ceil(channels));
+    let (channels, all) = (i64::from(channels), i64::from(spatial.output.channels));
+    // Walking down, the last channels are the first part.
+    let up = direction == Direction::Up;
+    let passed = |n: i64| if up { all.min(n * channels) } else { all - (parts - n) * channels };
+    parted(spatial, images, pixels, parts, passed, passed, direction)
+}
+
+/// The lag of a walk over pixels that takes `channels` channels at a time, as [`stretches`] of one pixel; where these leave some over,
+/// the last of as many are taken once more, with those that are left. There are at least so many.
+pub(crate) fn again(spatial: &Spatial, images: u32, channels: u32, direction: Direction) -> Option<u64> {
+    let parts = i64::from(spatial.output.channels.div_ceil(channels));
+    let (channels, all) = (i64::from(channels), i64::from(spatial.output.channels));
+    let passed = |n: i64| all.min(n * channels);
+    let begins = |n: i64| (all - channels).min(n * channels);
+    parted(spatial, images, 1, parts, passed, begins, direction)
+}
+
+/// The lag of a walk over stretches and `parts` of their channels: `passed` says how many channels the first parts are, and `begins` how
+/// many lie before what a part reads.
+fn parted(
+    spatial: &Spatial,
+    images: u32,
+    pixels: u32,
+    parts: i64,
+    passed: impl Fn(i64) -> i64,
+    begins: impl Fn(i64) -> i64,
+    direction: Direction,
+) -> Option<u64> {
     let walk = Followed::new(spatial, images, direction)?;
     let width = u64::from(spatial.output.width);
     let rows = u64::from(images) * u64::from(spatial.output.height);
-    let (pixels, parts) = (u64::from(pixels), i64::from(spatial.output.channels.div_ceil(channels)));
-    let (channels, all) = (i64::from(channels), i64::from(spatial.output.channels));
-    // Channels of the first `n` parts; walking down, the last channels are the first part.
-    let passed = |n: i64| if walk.up { all.min(n * channels) } else { all - (parts - n) * channels };
+    let pixels = u64::from(pixels);
     let pitch = i64::from(spatial.output.pixel_pitch);
     let stretches = width.div_ceil(pixels);
     let (mut lag, mut later) = (0i64, i64::MAX);
@@ -148,7 +174,7 @@ pub(crate) fn stretches(
         let far = if walk.up { row * width + own.end - 1 } else { rows * width - 1 - (row * width + own.start) };
         // What the parts write and need grows evenly with their number: the first, and the last two, decide.
         for part in [0, parts - 2, parts - 1].into_iter().filter(|part| *part >= 0) {
-            let next = if part + 1 < parts { lowest.saturating_add(passed(part + 1)) } else { i64::MAX };
+            let next = if part + 1 < parts { lowest.saturating_add(begins(part + 1)) } else { i64::MAX };
             let end = far as i64 * pitch + passed(part + 1);
             lag = lag.max(end.saturating_sub(next.min(later)));
         }

@@ -68,6 +68,7 @@ mod mve;
 mod paired;
 mod pixels;
 mod pool2d;
+mod pool2d_dsp;
 mod pool2d_grad;
 mod pool2d_mve;
 #[cfg(feature = "host")]
@@ -83,6 +84,7 @@ mod scalar;
 #[cfg(feature = "host")]
 mod scalar_channel;
 mod softmax;
+mod softmax_table;
 #[cfg(all(feature = "host", target_arch = "x86_64"))]
 mod softmax_wide;
 mod spatial;
@@ -124,6 +126,7 @@ pub mod parameters {
     pub use crate::random::RandomParameters;
     pub use crate::reduce::{ArgMaxParameters, ReduceParameters};
     pub use crate::softmax::{SoftmaxF32Parameters, SoftmaxS8Parameters};
+    pub use crate::softmax_table::SoftmaxTableParameters;
     pub use crate::spatial::{Image, Spatial};
     pub use crate::transpose::{Axis, TransposeParameters};
 }

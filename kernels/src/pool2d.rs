@@ -42,19 +42,51 @@ pub const MAX_POOL_F32: Row =
 trait Reduce {
     type Element: Copy;
     type State: Copy;
+    /// What the number of taps is to its outputs.
+    type Taps: Copy;
     const SIZE: u32;
     const START: Self::State;
+    fn taps(count: u32) -> Self::Taps;
     fn take(state: Self::State, x: Self::Element) -> Self::State;
-    fn finish(state: Self::State, taps: u32, bounds: &Epilogue) -> Self::Element;
+    fn finish(state: Self::State, taps: Self::Taps, bounds: &Epilogue) -> Self::Element;
 }
 
 struct AverageS8;
 
+/// The most taps whose sum one product of 32 bits divides exactly: half of their number added, it is at most 128.5 times that number, of
+/// which 128.5 times the square has to be below 2^24.
+const MULTIPLIED: u32 = 361;
+
+/// `2^24 / taps`, and what is above it; 0 where that is not exact enough.
+#[inline(always)]
+fn inverse(taps: u32) -> u32 {
+    if taps > MULTIPLIED { 0 } else { (1u32 << 24).checked_div(taps).unwrap_or(0).wrapping_add(1) }
+}
+
+/// `sum / taps`, halves away from zero: by [`inverse`] unless that is 0.
+#[inline(always)]
+fn mean(sum: i32, taps: u32, inverse: u32) -> i32 {
+    let rounded = sum.unsigned_abs().wrapping_add(taps >> 1);
+    let mean = match inverse {
+        0 => rounded.checked_div(taps).unwrap_or(0),
+        inverse => rounded.wrapping_mul(inverse) >> 24,
+    };
+    if sum < 0 { (mean as i32).wrapping_neg() } else { mean as i32 }
+}
+
 impl Reduce for AverageS8 {
     type Element = i8;
     type State = i32;
+    /// The number, and its inverse.
+    type Taps = (u32, u32);
     const SIZE: u32 = 1;
     const START: i32 = 0;
+
+    #[inline(always)]
+    fn taps(count: u32) -> (u32, u32) {
+        // Other CPUs divide in one instruction.
+        (count, if cfg!(kiln_armv6m) { inverse(count) } else { 0 })
+    }
 
     #[inline(always)]
     fn take(state: i32, x: i8) -> i32 {
@@ -62,12 +94,8 @@ impl Reduce for AverageS8 {
     }
 
     #[inline(always)]
-    fn finish(state: i32, taps: u32, bounds: &Epilogue) -> i8 {
-        let taps = taps as i32;
-        // Halves go away from zero.
-        let half = if state > 0 { taps >> 1 } else { (taps >> 1).wrapping_neg() };
-        let mean = state.wrapping_add(half).checked_div(taps).unwrap_or(0);
-        narrow(mean, 0, bounds.low, bounds.high)
+    fn finish(state: i32, (taps, inverse): (u32, u32), bounds: &Epilogue) -> i8 {
+        narrow(mean(state, taps, inverse), 0, bounds.low, bounds.high)
     }
 }
 
@@ -76,8 +104,11 @@ struct MaxS8;
 impl Reduce for MaxS8 {
     type Element = i8;
     type State = i32;
+    type Taps = ();
     const SIZE: u32 = 1;
     const START: i32 = i8::MIN as i32;
+
+    fn taps(_: u32) {}
 
     #[inline(always)]
     fn take(state: i32, x: i8) -> i32 {
@@ -85,7 +116,7 @@ impl Reduce for MaxS8 {
     }
 
     #[inline(always)]
-    fn finish(state: i32, _: u32, bounds: &Epilogue) -> i8 {
+    fn finish(state: i32, (): (), bounds: &Epilogue) -> i8 {
         narrow(state, 0, bounds.low, bounds.high)
     }
 }
@@ -99,8 +130,14 @@ struct AverageF32;
 impl Reduce for AverageF32 {
     type Element = f32;
     type State = f32;
+    type Taps = f32;
     const SIZE: u32 = 4;
     const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn taps(count: u32) -> f32 {
+        count as f32
+    }
 
     #[inline(always)]
     fn take(state: f32, x: f32) -> f32 {
@@ -108,8 +145,8 @@ impl Reduce for AverageF32 {
     }
 
     #[inline(always)]
-    fn finish(state: f32, taps: u32, bounds: &Epilogue) -> f32 {
-        clamp_to(state / taps as f32, bounds)
+    fn finish(state: f32, taps: f32, bounds: &Epilogue) -> f32 {
+        clamp_to(state / taps, bounds)
     }
 }
 
@@ -118,8 +155,11 @@ struct MaxF32;
 impl Reduce for MaxF32 {
     type Element = f32;
     type State = f32;
+    type Taps = ();
     const SIZE: u32 = 4;
     const START: f32 = f32::NEG_INFINITY;
+
+    fn taps(_: u32) {}
 
     #[inline(always)]
     fn take(state: f32, x: f32) -> f32 {
@@ -127,7 +167,7 @@ impl Reduce for MaxF32 {
     }
 
     #[inline(always)]
-    fn finish(state: f32, _: u32, bounds: &Epilogue) -> f32 {
+    fn finish(state: f32, (): (), bounds: &Epilogue) -> f32 {
         clamp_to(state, bounds)
     }
 }
@@ -149,6 +189,7 @@ unsafe fn run<R: Reduce>(call: &Call<'_>) {
     p.spatial.for_each_pixel(call, |pixel| {
         let rows = pixel.rows.end.wrapping_sub(pixel.rows.first);
         let columns = pixel.columns.end.wrapping_sub(pixel.columns.first);
+        let taps = R::taps(rows.wrapping_mul(columns));
         for channel in 0..channels {
             let channel = call.direction.pick(channel, channels);
             let mut state = R::START;
@@ -165,7 +206,7 @@ unsafe fn run<R: Reduce>(call: &Call<'_>) {
             }
             let output = pixel.output.cast::<R::Element>().wrapping_add(channel);
             // SAFETY: `check` proved that the pixel's channels lie inside the output.
-            unsafe { output.write(R::finish(state, rows.wrapping_mul(columns), &p.epilogue)) };
+            unsafe { output.write(R::finish(state, taps, &p.epilogue)) };
         }
     });
 }
@@ -238,5 +279,20 @@ pub(crate) mod host {
     fn prepare(operation: &Operation<'_>, kind: PoolKind, dtype: DType, emit: &mut dyn Emit) -> Result<(), OpError> {
         let parameters = parameters(operation, kind, dtype);
         lowering::emit_call(emit, 1, parameters.zip(lowering::image_rows(&operation.output.ty)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_divides_exactly() {
+        for taps in (1..=if cfg!(miri) { 3 } else { MULTIPLIED as i32 + 1 }).rev() {
+            for sum in -128 * taps..=127 * taps {
+                let half = if sum > 0 { taps / 2 } else { -(taps / 2) };
+                assert_eq!(mean(sum, taps as u32, inverse(taps as u32)), (sum + half) / taps, "{sum} / {taps}");
+            }
+        }
     }
 }

@@ -61,7 +61,7 @@ fn check_s8(call: &Call<'_>) -> bool {
 }
 
 /// Integer bits of the sum of exponentials: with 12 of them, 4096 ones fit.
-const SUM_BITS: u32 = 12;
+pub(crate) const SUM_BITS: u32 = 12;
 
 unsafe fn run_s8(call: &Call<'_>) {
     let Some(p) = call.parameters::<SoftmaxS8Parameters>() else { return };
@@ -77,16 +77,11 @@ unsafe fn run_s8(call: &Call<'_>) {
                 sum = sum.wrapping_add(divide_by_pot(e, SUM_BITS));
             }
         }
-        // `sum` is `s * 2^(SUM_BITS - headroom)` with 1 <= s < 2; the reciprocal is that of s.
-        let headroom = (sum as u32).leading_zeros();
-        let fraction = (sum as u32).wrapping_shl(headroom).wrapping_sub(1 << 31) as i32;
-        let reciprocal = reciprocal_of_one_plus(fraction);
-        // From Q0.31 to units of 1/256.
-        let exponent = (SUM_BITS as i32).wrapping_sub(headroom as i32).wrapping_add(31 - 8).clamp(0, 31);
+        let (reciprocal, exponent) = reciprocal(sum as u32);
         for i in 0..n {
             let value = match exponential(read(i).wrapping_sub(max), p) {
                 Some(e) => {
-                    let scaled = divide_by_pot(high_mul(reciprocal, e), exponent as u32);
+                    let scaled = divide_by_pot(high_mul(reciprocal, e), exponent);
                     narrow(scaled.saturating_sub(128), 0, -128, 127)
                 }
                 None => -128,
@@ -97,9 +92,20 @@ unsafe fn run_s8(call: &Call<'_>) {
     });
 }
 
+/// The factor of exponentials whose sum this is, and the exponent of 2 of what is divided by then.
+#[inline(always)]
+pub(crate) fn reciprocal(sum: u32) -> (i32, u32) {
+    // `sum` is `s * 2^(SUM_BITS - headroom)` with 1 <= s < 2; the reciprocal is that of s.
+    let headroom = sum.leading_zeros();
+    let fraction = sum.wrapping_shl(headroom).wrapping_sub(1 << 31) as i32;
+    // From Q0.31 to units of 1/256.
+    let exponent = (SUM_BITS as i32).wrapping_sub(headroom as i32).wrapping_add(31 - 8).clamp(0, 31);
+    (reciprocal_of_one_plus(fraction), exponent as u32)
+}
+
 /// `exp` of a difference from the maximum, Q0.31; `None` when it is too small to count.
 #[inline(never)]
-fn exponential(diff: i32, p: &SoftmaxS8Parameters) -> Option<i32> {
+pub(crate) fn exponential(diff: i32, p: &SoftmaxS8Parameters) -> Option<i32> {
     if diff < p.diff_min {
         return None;
     }
@@ -222,20 +228,7 @@ pub(crate) mod host {
                 && lowering::per_tensor(y)
                 && (y.scale(0), y.zero_point(0)) == (1.0 / 256.0, -128)
         },
-        prepare: |operation, emit| {
-            let (op, length, rows) = vectors_of(operation, DType::I8).ok_or(OpError::TooLarge)?;
-            let scale = operation.inputs.first().map_or(0.0, |x| x.quant.scale(0));
-            let (multiplier, left_shift, diff_min) = op.scaling(scale);
-            let parameters = SoftmaxS8Parameters {
-                length,
-                input_pitch: length,
-                output_pitch: length,
-                multiplier,
-                left_shift: left_shift.max(0) as u32,
-                diff_min,
-            };
-            lowering::emit_call(emit, 1, Some((parameters, rows)))
-        },
+        prepare: |operation, emit| lowering::emit_call(emit, 1, parameters_s8(operation)),
         lag: |operation, input, _| vectors_of(operation, DType::I8).filter(|_| input == 0).map(|_| 0),
         portable: super::SOFTMAX_S8,
         native: None,
@@ -271,6 +264,21 @@ pub(crate) mod host {
         work: None,
         ..SOFTMAX_F32
     };
+
+    /// The parameters of an int8 softmax, and its rows.
+    pub(crate) fn parameters_s8(operation: &Operation<'_>) -> Option<(SoftmaxS8Parameters, u32)> {
+        let (op, length, rows) = vectors_of(operation, DType::I8)?;
+        let (multiplier, left_shift, diff_min) = op.scaling(operation.inputs.first()?.quant.scale(0));
+        let parameters = SoftmaxS8Parameters {
+            length,
+            input_pitch: length,
+            output_pitch: length,
+            multiplier,
+            left_shift: left_shift.max(0) as u32,
+            diff_min,
+        };
+        Some((parameters, rows))
+    }
 
     /// The softmax, the elements of a vector and the number of vectors.
     fn vectors_of(operation: &Operation<'_>, dtype: DType) -> Option<(Softmax, u32, u32)> {

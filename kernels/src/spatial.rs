@@ -172,7 +172,7 @@ impl Spatial {
     }
 
     /// The taps inside an input of `size` for output index `at`.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn taps(at: u32, size: u32, kernel: u32, stride: u32, dilation: u32, pad: u32) -> Taps {
         let origin = (at.wrapping_mul(stride) as i32).wrapping_sub(pad as i32);
         let (first, end) = Self::taps_from(origin, size, kernel, dilation);
@@ -192,12 +192,22 @@ impl Spatial {
         (first, ceil_div(size.wrapping_sub(origin as u32), dilation).min(kernel))
     }
 
+    #[inline(always)]
     pub(crate) fn row_taps(&self, y: u32) -> Taps {
-        Self::taps(y, self.input.height, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
+        self.taps_along(0, y)
     }
 
+    #[inline(always)]
     pub(crate) fn column_taps(&self, x: u32) -> Taps {
-        Self::taps(x, self.input.width, self.kernel[1], self.strides[1], self.dilations[1], self.pads[1])
+        self.taps_along(1, x)
+    }
+
+    /// [`Spatial::taps`] along an axis, 0 or 1; which reads what it needs itself, so that calls are short.
+    #[inline(never)]
+    fn taps_along(&self, axis: usize, at: u32) -> Taps {
+        let of = |pair: &[u32; 2]| pair.get(axis & 1).copied().unwrap_or(0);
+        let size = if axis == 0 { self.input.height } else { self.input.width };
+        Self::taps(at, size, of(&self.kernel), of(&self.strides), of(&self.dilations), of(&self.pads))
     }
 
     /// Bytes from one tap of a window to the next, down and right.

@@ -88,7 +88,7 @@ const MATRICES: [[u32; 3]; 10] = [
 ];
 
 /// Pools: height, width, channels; height and width of the window; stride; whether it is padded.
-const POOLS: [([u32; 3], [u32; 2], u32, bool); 11] = [
+const POOLS: [([u32; 3], [u32; 2], u32, bool); 14] = [
     ([8, 8, 16], [2, 2], 2, false),
     ([4, 4, 64], [4, 4], 1, false),
     ([12, 5, 32], [12, 5], 1, false),
@@ -100,6 +100,10 @@ const POOLS: [([u32; 3], [u32; 2], u32, bool); 11] = [
     ([1, 40, 8], [1, 40], 1, false),
     ([40, 2, 8], [40, 1], 1, false),
     ([9, 16, 4], [9, 16], 1, false),
+    // Few channels, which rows for several at a time leave to others.
+    ([10, 10, 3], [3, 3], 1, true),
+    ([8, 12, 3], [2, 2], 2, false),
+    ([12, 5, 2], [12, 5], 1, false),
 ];
 
 /// Shapes for operators that go element by element or vector by vector.

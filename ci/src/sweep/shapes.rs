@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use kiln_core::{DType, TensorType};
-use kiln_ops::{Activation, Add, Conv2d, FullyConnected, Op, Pool2d, PoolKind, same_padding};
+use kiln_ops::{Activation, Add, Conv2d, FullyConnected, Op, Pool2d, PoolKind, Softmax, same_padding};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 
 /// What a layer may hold, so that emulated boards have room for some: elements of an image, weights, and products.
@@ -60,7 +60,7 @@ impl Layer {
                 6..10 => convolution(random, seed, [true, false]),
                 10..13 => dense(random, seed),
                 13..15 => pool(random, seed),
-                _ => sum(random, seed),
+                _ => of_elements(random, seed),
             };
             if layer.fits()? {
                 return Ok(layer);
@@ -130,6 +130,9 @@ impl Layer {
         }
         if matches!(self.op, Op::Pool2d(_)) {
             output = Quant::per_tensor(scale, zero);
+        }
+        if matches!(self.op, Op::Softmax(_)) {
+            output = Quant::per_tensor(1.0 / 256.0, -128);
         }
         let output = graph.add_node(0, self.name, self.op, &inputs, output)?;
         graph.entries[0].outputs.push(output);
@@ -205,11 +208,16 @@ fn pool(random: &mut Random, seed: Random) -> Layer {
     Layer { name, op, image: vec![1, size[0], size[1], channels], weights: Vec::new(), random: seed }
 }
 
-fn sum(random: &mut Random, seed: Random) -> Layer {
+/// A sum, or now and then a softmax.
+fn of_elements(random: &mut Random, seed: Random) -> Layer {
     let image = vec![1, 1 + random.below(12), 1 + random.below(12), random.channels()];
     let activation = random.activation();
-    let name = format!("add {image:?}, {activation:?}");
-    Layer { name, op: Add { activation }.into(), image, weights: Vec::new(), random: seed }
+    let (name, op) = if seed.0 % 4 == 0 {
+        (format!("softmax {image:?}"), Softmax { beta: 1.0 }.into())
+    } else {
+        (format!("add {image:?}, {activation:?}"), Add { activation }.into())
+    };
+    Layer { name, op, image, weights: Vec::new(), random: seed }
 }
 
 fn ty(dims: &[u32]) -> Result<TensorType> {

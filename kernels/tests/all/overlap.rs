@@ -179,6 +179,20 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             }
             tiles
         }
+        // Eight channels of a pixel; of these the last ones of the walk once more where fewer are left.
+        30 | 31 => {
+            let channels = dims[3];
+            let mut tiles = Vec::new();
+            for pixel in 0..count / channels {
+                let pixel = if direction == Direction::Up { pixel } else { count / channels - 1 - pixel };
+                for first in (0..channels).step_by(8) {
+                    let first = first.min(channels - 8);
+                    let first = if direction == Direction::Up { first } else { channels - 8 - first };
+                    tiles.push((first..first + 8).map(|c| pixel * channels + c).collect());
+                }
+            }
+            tiles
+        }
         // Sixteen outputs of a vector, or four, or one, where fewer are left.
         24 | 28 => {
             let outputs = *dims.last().unwrap();

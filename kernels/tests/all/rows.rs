@@ -101,6 +101,7 @@ fn softmax_of_long_vectors() {
             let random = &mut Random::new(seed);
             let cases = [
                 (7, softmax_of(DType::I8, &[1, length], random)),
+                (56, softmax_of(DType::I8, &[1, length], random)),
                 (13, log_softmax_of(DType::I8, &[1, length], random)),
             ];
             for (number, mut case) in cases {
@@ -108,6 +109,10 @@ fn softmax_of_long_vectors() {
                     case.inputs[0].data.fill(5);
                 }
                 let kernel = kernel(number).unwrap();
+                if !case.operation(|o| (kernel.applies)(o)) {
+                    assert!(number == 56 && length > 8191);
+                    continue;
+                }
                 let prepared = case.prepare(kernel);
                 let job = Job::new(kernel, &kernel.portable, &case, &prepared, Direction::Up);
                 let got = job.run(&[(0, 1)], &mut Random::new(seed));
