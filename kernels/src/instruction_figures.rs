@@ -12,24 +12,24 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(16),
         run: 0.0,
-        step: 387.5,
+        step: 239.8,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [15.383, 0.000, 18.814, 118.167, 249.380, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [15.245, 0.000, 18.714, 118.155, 250.641, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [15.655, 0.000, 58.250, 99.798, 8.471, 1.370, 0.000, 0.000, 13244.016] },
+            RowInstructions { number: 2, each: [14.815, 0.000, 56.029, 97.628, 6.134, 1.080, 0.000, 0.000, 13562.870] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [8.999, 0.000, 0.000, 136.459, 44.060, 0.000, 0.000, 0.000, 61.497] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.142, 0.011, 11.847, 171.170, 226.176, 1.208, 0.000, 0.000, 399.144] },
+            RowInstructions { number: 4, each: [5.957, 0.000, 12.239, 47.800, 308.544, 0.114, 224.582, 0.000, 368.052] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [7.716, 0.121, 13.173, 32.080, 213.050, 0.344, 0.000, 0.000, 298.235] },
+            RowInstructions { number: 5, each: [7.742, 0.177, 13.130, 33.114, 195.747, 0.402, 0.000, 0.000, 276.134] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 218.238, 54.210, 0.000, 0.000, 0.000, 136.829] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1180.208, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 1168.767, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.930, 17.876, 0.000, 0.000, 0.000, 84.509] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.201, 9.470, 0.000, 0.000, 0.000, 127.383] },
             // transpose
             RowInstructions { number: 9, each: [4.571, 0.000, 50.799, 9.408, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -43,51 +43,53 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 23.578, 48.785, 0.000, 0.000, 0.000, 62.272] },
             // depthwise_scalar_s8
-            RowInstructions { number: 23, each: [0.000, 10.161, 22.902, 0.000, 0.000, 0.000, 0.000, 0.000, 5853.980] },
+            RowInstructions { number: 23, each: [0.000, 10.160, 22.902, 0.000, 0.000, 0.000, 0.000, 0.000, 5852.179] },
             // conv2d_tiled_biased_s8
             RowInstructions { number: 27, each: [22.077, 22.666, 13.641, 81.406, 0.000, 0.000, 731.621, 3.370, 1443.018] },
             // fully_connected_biased_s8
-            RowInstructions { number: 28, each: [3.364, 0.000, 0.000, 34.819, 5473.771, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 28, each: [3.301, 0.000, 0.000, 42.426, 5394.988, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [187.138, 0.570, 58.893, 162.990, 234.760, 0.000, 0.000, 0.000, 447.953] },
+            RowInstructions { number: 32, each: [187.140, 0.557, 57.815, 163.009, 227.756, 0.000, 0.000, 0.000, 439.645] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [190.559, 0.000, 42.332, 164.154, 52.336, 0.000, 188.031, 0.000, 9247.984] },
+            RowInstructions { number: 33, each: [190.564, 0.000, 42.386, 162.947, 50.648, 0.000, 190.101, 0.000, 9330.699] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [186.260, 0.000, 0.000, 178.372, 0.000, 0.000, 0.000, 0.000, 186.945] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [92.931, 0.000, 14.658, 180.135, 246.866, 9.233, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 35, each: [93.167, 0.000, 14.661, 185.726, 207.517, 6.189, 0.000, 0.000, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [35.600, 0.000, 17.095, 88.249, 210.269, 0.000, 0.000, 0.000, 427.612] },
+            RowInstructions { number: 36, each: [35.645, 0.000, 17.041, 91.148, 178.114, 0.000, 0.000, 0.000, 347.275] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 146.420, 48.672, 0.000, 0.000, 0.000, 74.049] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 2083.157, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 0.000, 0.000, 0.000, 261.666] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 94.064, 578.247, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7-m
     Family {
         target: TargetId(17),
         run: 0.0,
-        step: 309.9,
+        step: 171.3,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [12.086, 0.000, 11.851, 59.768, 103.992, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [11.931, 0.000, 11.653, 58.602, 101.736, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [8.124, 6.748, 39.838, 55.679, 4.785, 0.738, 0.000, 0.000, 6661.350] },
+            RowInstructions { number: 2, each: [8.020, 7.617, 41.172, 56.519, 4.686, 0.724, 0.000, 0.000, 6759.202] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [5.886, 0.000, 8.069, 45.967, 84.925, 0.000, 0.000, 0.000, 174.882] },
+            RowInstructions { number: 4, each: [5.963, 0.000, 7.994, 42.357, 81.762, 0.000, 0.000, 0.000, 127.970] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.861, 0.000, 8.088, 31.025, 81.672, 0.000, 0.000, 0.000, 196.996] },
+            RowInstructions { number: 5, each: [6.961, 0.000, 7.998, 31.342, 76.832, 0.000, 0.000, 0.000, 133.793] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 91.467, 47.157, 0.000, 0.000, 0.000, 99.437] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.449, 0.000, 0.000, 0.000, 0.000, 5.197] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.212, 8.823, 0.000, 0.000, 0.000, 104.139] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -103,49 +105,51 @@ pub(crate) const FAMILIES: &[Family] = &[
             // conv2d_tiled_s8
             RowInstructions { number: 22, each: [24.422, 15.727, 7.807, 61.191, 0.000, 0.000, 547.446, 2.479, 1410.502] },
             // depthwise_scalar_s8
-            RowInstructions { number: 23, each: [0.000, 10.302, 22.695, 0.000, 0.000, 0.000, 0.000, 0.000, 5424.387] },
+            RowInstructions { number: 23, each: [0.000, 10.300, 22.697, 0.000, 0.000, 0.000, 0.000, 0.000, 5422.059] },
             // fully_connected_scalar_s8
-            RowInstructions { number: 24, each: [2.998, 0.000, 0.000, 32.188, 125.950, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 24, each: [2.874, 0.000, 0.000, 51.107, 80.875, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [116.050, 1.366, 46.560, 113.319, 120.151, 0.000, 0.000, 0.000, 315.310] },
+            RowInstructions { number: 32, each: [116.050, 1.366, 46.561, 113.318, 120.866, 0.000, 0.000, 0.000, 313.526] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [117.081, 0.000, 36.975, 134.802, 0.000, 1.452, 51.168, 0.000, 3125.710] },
+            RowInstructions { number: 33, each: [117.081, 0.000, 36.946, 134.889, 0.000, 1.488, 49.442, 0.000, 3104.204] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [115.350, 0.000, 0.000, 132.784, 0.000, 0.000, 0.000, 0.000, 108.770] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [67.027, 0.000, 10.848, 119.325, 106.219, 0.000, 0.000, 0.000, 223.082] },
+            RowInstructions { number: 35, each: [67.015, 0.000, 10.855, 122.315, 83.336, 0.000, 0.000, 0.000, 116.262] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [30.822, 0.000, 11.056, 76.924, 87.505, 0.000, 0.000, 0.000, 208.075] },
+            RowInstructions { number: 36, each: [30.650, 0.000, 11.088, 80.855, 54.230, 0.000, 0.000, 0.000, 214.371] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 117.367, 39.769, 0.000, 0.000, 0.000, 62.195] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1248.885, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 0.000, 0.000, 0.000, 140.343] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7e-m
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 304.5,
+        step: 178.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
+            RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
+            RowInstructions { number: 2, each: [5.977, 5.486, 37.125, 103.275, 0.000, 5.314, 0.000, 1.464, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.896, 0.000, 8.069, 45.908, 86.241, 0.000, 0.000, 0.000, 169.268] },
+            RowInstructions { number: 4, each: [4.798, 0.000, 5.328, 50.297, 70.893, 1.256, 0.000, 0.000, 126.512] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.866, 0.000, 8.084, 33.007, 83.471, 0.000, 0.000, 0.000, 192.460] },
+            RowInstructions { number: 5, each: [6.817, 0.000, 5.464, 39.025, 66.317, 1.143, 0.000, 0.000, 131.922] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.471, 0.000, 0.000, 0.000, 0.000, 10.923] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 366.320, 0.000, 0.000, 0.000, 0.000, 11.288] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.212, 8.823, 0.000, 0.000, 0.000, 104.139] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -157,53 +161,61 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 208.984, 330.463, 0.000, 0.000, 0.000, 41.651] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [17.774, 0.000, 178.212, 58.113, 155.959, 13.081, 1010.295, 4.897, 206.554] },
+            RowInstructions { number: 14, each: [18.041, 0.000, 39.490, 38.167, 170.243, 7.871, 1383.557, 5.508, 0.000] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [18.097, 51.180, 14.912, 222.354, 205.839, 65.249, 16.097, 0.000, 210.997] },
+            RowInstructions { number: 15, each: [17.246, 37.938, 13.641, 178.749, 183.327, 80.685, 17.590, 0.000, 180.145] },
             // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
+            RowInstructions { number: 16, each: [1.040, 0.000, 0.000, 12.654, 52.511, 0.000, 0.000, 0.000, 50.183] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
+            // conv2d_columns_s8
+            RowInstructions { number: 29, each: [70.939, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            // average_pool_dsp_s8
+            RowInstructions { number: 30, each: [1.051, 1.388, 0.477, 8.413, 107.261, 0.000, 0.000, 0.000, 185.556] },
+            // max_pool_dsp_s8
+            RowInstructions { number: 31, each: [1.045, 0.990, 0.478, 3.966, 97.330, 0.000, 0.000, 0.000, 194.096] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.797, 0.959, 39.733, 45.389, 109.883, 0.000, 72.303, 0.000, 275.674] },
+            RowInstructions { number: 32, each: [7.798, 0.952, 40.734, 45.383, 110.044, 0.000, 73.639, 0.000, 271.038] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.086, 0.000, 23.789, 74.979, 0.000, 4.950, 0.000, 1.271, 0.000] },
+            RowInstructions { number: 33, each: [6.120, 0.010, 24.783, 75.659, 0.000, 4.663, 0.000, 1.364, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.881, 0.000, 8.089, 32.911, 85.354, 0.000, 0.000, 0.000, 184.343] },
+            RowInstructions { number: 35, each: [4.963, 0.000, 7.997, 35.343, 82.106, 0.000, 0.000, 0.000, 135.902] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [7.858, 0.000, 8.082, 32.043, 81.065, 0.000, 0.000, 0.000, 202.235] },
+            RowInstructions { number: 36, each: [7.960, 0.000, 7.996, 34.373, 77.855, 0.000, 0.000, 0.000, 138.132] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 15.605, 33.108, 0.000, 0.000, 0.000, 32.454] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.734, 4.307, 0.000, 0.000, 0.000, 39.255] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.853, 51.281, 0.000, 0.000, 0.000, 45.735] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8-m.main
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 304.5,
+        step: 178.9,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.796, 5.685, 46.070, 70.776, 102.036, 0.000, 32.500, 0.000, 266.232] },
+            RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [5.953, 5.694, 35.236, 102.957, 0.000, 5.390, 0.000, 1.022, 0.000] },
+            RowInstructions { number: 2, each: [5.977, 5.486, 37.125, 103.275, 0.000, 5.314, 0.000, 1.464, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 58.000, 39.000, 0.000, 0.000, 0.000, 51.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.896, 0.000, 8.069, 45.908, 86.241, 0.000, 0.000, 0.000, 169.268] },
+            RowInstructions { number: 4, each: [4.798, 0.000, 5.328, 50.297, 70.893, 1.256, 0.000, 0.000, 126.512] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.866, 0.000, 8.084, 33.007, 83.471, 0.000, 0.000, 0.000, 192.460] },
+            RowInstructions { number: 5, each: [6.817, 0.000, 5.464, 39.025, 66.317, 1.143, 0.000, 0.000, 131.922] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.449, 0.000, 0.000, 0.000, 0.000, 5.197] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.212, 8.823, 0.000, 0.000, 0.000, 104.139] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -215,49 +227,61 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [17.774, 0.000, 178.212, 58.113, 155.959, 13.081, 1010.295, 4.897, 206.554] },
+            RowInstructions { number: 14, each: [18.041, 0.000, 39.490, 38.167, 170.243, 7.871, 1383.557, 5.508, 0.000] },
             // depthwise_paired_s8
-            RowInstructions { number: 15, each: [18.097, 51.181, 14.912, 222.353, 208.839, 65.243, 16.098, 0.000, 210.995] },
+            RowInstructions { number: 15, each: [17.246, 37.906, 13.639, 178.739, 189.333, 80.756, 17.597, 0.000, 180.152] },
             // fully_connected_paired_s8
-            RowInstructions { number: 16, each: [1.071, 0.000, 0.000, 13.662, 54.751, 0.000, 0.000, 0.000, 48.293] },
+            RowInstructions { number: 16, each: [1.040, 0.000, 0.000, 12.654, 52.511, 0.000, 0.000, 0.000, 50.183] },
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 8.549, 35.153, 0.000, 0.000, 0.000, 51.567] },
+            // conv2d_columns_s8
+            RowInstructions { number: 29, each: [70.939, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            // average_pool_dsp_s8
+            RowInstructions { number: 30, each: [1.051, 1.388, 0.477, 8.413, 107.261, 0.000, 0.000, 0.000, 185.556] },
+            // max_pool_dsp_s8
+            RowInstructions { number: 31, each: [1.045, 0.990, 0.478, 3.966, 97.330, 0.000, 0.000, 0.000, 194.096] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.797, 0.963, 39.731, 43.363, 109.972, 0.000, 71.821, 0.000, 275.612] },
+            RowInstructions { number: 32, each: [7.798, 0.955, 40.733, 43.356, 110.132, 0.000, 73.167, 0.000, 270.974] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
+            RowInstructions { number: 33, each: [6.120, 0.014, 24.781, 73.657, 0.000, 4.674, 0.000, 1.342, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.879, 0.000, 8.092, 30.906, 85.297, 0.000, 0.000, 0.000, 185.510] },
+            RowInstructions { number: 35, each: [4.962, 0.000, 7.998, 33.334, 82.124, 0.000, 0.000, 0.000, 136.101] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.863, 0.000, 8.088, 30.003, 81.348, 0.000, 0.000, 0.000, 198.472] },
+            RowInstructions { number: 36, each: [6.960, 0.000, 7.997, 32.358, 77.929, 0.000, 0.000, 0.000, 137.743] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8.1-m.main
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 316.1,
+        step: 183.6,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.461, 4.750, 69.563, 58.591, 84.100, 0.165, 0.000, 0.000, 384.477] },
+            RowInstructions { number: 1, each: [5.478, 4.722, 68.318, 57.412, 82.495, 0.156, 0.000, 0.000, 376.447] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [34.750, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [35.508, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [4.601, 0.000, 0.000, 132.586, 21.795, 0.000, 0.000, 0.000, 0.000] },
+            // average_pool_s8
+            RowInstructions { number: 4, each: [3.719, 0.000, 13.762, 61.705, 2.014, 0.000, 0.000, 0.000, 174.966] },
+            // max_pool_s8
+            RowInstructions { number: 5, each: [5.734, 0.000, 13.649, 49.542, 1.297, 0.000, 0.000, 0.000, 177.958] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 75.499, 44.104, 0.000, 0.000, 0.000, 90.430] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.822, 0.000, 0.000, 0.000, 0.000, 4.303] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 372.449, 0.000, 0.000, 0.000, 0.000, 5.197] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.931, 16.727, 0.000, 0.000, 0.000, 66.971] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.212, 8.823, 0.000, 0.000, 0.000, 104.139] },
             // transpose
             RowInstructions { number: 9, each: [1.412, 0.000, 34.092, 10.584, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -269,59 +293,61 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_s8
             RowInstructions { number: 13, each: [0.000, 0.000, 0.000, 210.982, 330.474, 0.000, 0.000, 0.000, 41.623] },
             // conv2d_paired_s8
-            RowInstructions { number: 14, each: [58.402, 0.000, 0.000, 160.075, 8.271, 0.000, 0.000, 0.168, 48.203] },
+            RowInstructions { number: 14, each: [58.946, 0.000, 0.000, 131.769, 6.309, 0.000, 0.000, 0.056, 14.352] },
             // conv2d_mve_s8
             RowInstructions { number: 18, each: [27.631, 0.000, 73.572, 65.696, 90.978, 0.000, 764.173, 31.834, 566.319] },
             // depthwise_mve_s8
-            RowInstructions { number: 19, each: [15.790, 45.910, 6.670, 34.513, 139.736, 0.000, 0.000, 0.000, 411.583] },
+            RowInstructions { number: 19, each: [15.672, 45.665, 6.791, 34.373, 124.757, 0.000, 0.000, 0.000, 429.843] },
             // fully_connected_mve_s8
-            RowInstructions { number: 20, each: [10.139, 0.000, 0.000, 25.879, 75.614, 0.000, 0.000, 0.000, 77.051] },
+            RowInstructions { number: 20, each: [10.140, 0.000, 0.000, 25.875, 73.624, 0.000, 0.000, 0.000, 78.031] },
             // add_mve_s8
             RowInstructions { number: 21, each: [0.000, 0.000, 0.000, 1.923, 27.222, 0.000, 0.000, 0.000, 69.931] },
             // average_pool_mve_s8
-            RowInstructions { number: 25, each: [1.189, 0.000, 1.252, 11.013, 104.324, 0.000, 0.000, 0.000, 156.477] },
+            RowInstructions { number: 25, each: [1.190, 0.000, 1.252, 11.004, 106.214, 0.000, 0.000, 0.000, 155.022] },
             // max_pool_mve_s8
-            RowInstructions { number: 26, each: [0.128, 0.000, 0.583, 1.537, 104.498, 3.853, 0.000, 0.000, 181.709] },
+            RowInstructions { number: 26, each: [0.127, 0.000, 0.583, 1.558, 106.102, 3.869, 0.000, 0.000, 179.908] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.797, 0.963, 39.731, 43.363, 109.972, 0.000, 71.821, 0.000, 275.612] },
+            RowInstructions { number: 32, each: [7.798, 0.955, 40.733, 43.356, 110.132, 0.000, 73.167, 0.000, 270.974] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.087, 0.000, 23.787, 72.978, 0.000, 4.947, 0.000, 1.269, 0.000] },
+            RowInstructions { number: 33, each: [6.120, 0.014, 24.781, 73.657, 0.000, 4.674, 0.000, 1.342, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.879, 0.000, 8.092, 30.906, 85.297, 0.000, 0.000, 0.000, 185.510] },
+            RowInstructions { number: 35, each: [4.962, 0.000, 7.998, 33.334, 82.124, 0.000, 0.000, 0.000, 136.101] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [6.863, 0.000, 8.088, 30.003, 81.348, 0.000, 0.000, 0.000, 198.472] },
+            RowInstructions { number: 36, each: [6.960, 0.000, 7.997, 32.358, 77.929, 0.000, 0.000, 0.000, 137.743] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 13.604, 32.889, 0.000, 0.000, 0.000, 32.768] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // rv32imc
     Family {
         target: TargetId(32),
-        run: 10.7,
-        step: 291.3,
+        run: 0.0,
+        step: 185.6,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [14.013, 0.000, 12.544, 59.530, 98.885, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 1, each: [13.921, 0.000, 12.789, 61.686, 103.712, 0.000, 0.000, 0.000, 0.000] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [9.935, 0.000, 29.941, 52.111, 4.078, 0.730, 0.000, 0.000, 7203.517] },
+            RowInstructions { number: 2, each: [9.960, 0.000, 30.081, 52.200, 4.264, 0.752, 0.000, 0.000, 7162.728] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [7.998, 0.000, 0.000, 69.195, 30.429, 0.000, 0.000, 0.000, 75.914] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.893, 0.000, 6.063, 29.334, 66.261, 0.000, 0.000, 0.000, 188.978] },
+            RowInstructions { number: 4, each: [4.964, 0.000, 5.996, 25.185, 68.215, 0.000, 0.000, 0.000, 150.112] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [6.807, 0.088, 7.060, 13.463, 60.422, 0.421, 0.000, 0.000, 119.332] },
+            RowInstructions { number: 5, each: [6.797, 0.058, 7.062, 13.871, 65.184, 0.000, 0.000, 0.000, 155.208] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 73.787, 42.039, 0.000, 0.000, 0.000, 118.059] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 438.115, 0.000, 0.000, 0.000, 0.000, 47.891] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 437.809, 0.000, 0.000, 0.000, 0.000, 48.639] },
             // copy
-            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.147, 16.820, 0.000, 0.000, 0.000, 69.017] },
+            RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 1.147, 17.013, 0.000, 0.000, 0.000, 70.120] },
             // transpose
             RowInstructions { number: 9, each: [2.823, 0.000, 34.144, 8.303, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // quantize_f32_s8
@@ -339,45 +365,47 @@ pub(crate) const FAMILIES: &[Family] = &[
             // depthwise_scalar_s8
             RowInstructions { number: 23, each: [0.000, 5.953, 13.289, 0.000, 0.000, 0.000, 0.000, 0.000, 4911.400] },
             // fully_connected_scalar_s8
-            RowInstructions { number: 24, each: [3.096, 0.000, 0.000, 9.086, 1908.035, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 24, each: [3.093, 0.000, 0.000, 12.633, 1315.889, 0.000, 0.000, 0.000, 0.000] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [103.433, 0.019, 44.163, 125.776, 73.710, 0.000, 0.000, 0.000, 289.384] },
+            RowInstructions { number: 32, each: [103.433, 0.018, 45.170, 125.772, 81.547, 0.000, 0.000, 0.000, 294.688] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [103.871, 0.000, 28.851, 123.759, 42.991, 0.000, 24.955, 0.000, 3307.779] },
+            RowInstructions { number: 33, each: [103.838, 0.000, 30.206, 118.847, 37.771, 0.000, 44.907, 0.000, 3764.824] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [104.268, 0.000, 0.000, 113.691, 177.601, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [59.397, 0.213, 6.989, 109.436, 86.990, 10.132, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 35, each: [59.854, 0.408, 6.939, 109.057, 96.536, 5.617, 0.000, 0.000, 0.000] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [25.919, 0.000, 7.031, 71.311, 65.995, 0.000, 0.000, 0.000, 255.177] },
+            RowInstructions { number: 36, each: [26.008, 0.000, 5.990, 74.239, 64.272, 0.000, 0.000, 0.000, 179.435] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 101.157, 34.775, 0.000, 0.000, 0.000, 80.611] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 1200.523, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 0.000, 0.000, 0.000, 263.666] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 41.117, 266.984, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // aarch64
     Family {
         target: TargetId(48),
-        run: 7.7,
-        step: 189.3,
+        run: 2.0,
+        step: 143.0,
         rows: &[
             // conv2d_s8
-            RowInstructions { number: 1, each: [5.910, 5.379, 38.066, 47.305, 85.041, 0.000, 60.230, 0.000, 186.888] },
+            RowInstructions { number: 1, each: [5.910, 5.379, 38.077, 47.283, 91.959, 0.000, 59.596, 0.000, 193.017] },
             // depthwise_s8
-            RowInstructions { number: 2, each: [6.035, 6.044, 21.990, 75.770, 2.067, 4.309, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 2, each: [6.034, 6.053, 22.039, 75.624, 8.505, 4.261, 0.000, 0.000, 0.000] },
             // fully_connected_s8
             RowInstructions { number: 3, each: [5.000, 0.000, 0.000, 38.000, 30.000, 0.000, 0.000, 0.000, 53.000] },
             // average_pool_s8
-            RowInstructions { number: 4, each: [4.903, 0.000, 8.079, 28.712, 60.174, 0.000, 0.000, 0.000, 157.045] },
+            RowInstructions { number: 4, each: [4.966, 0.000, 8.002, 26.109, 63.354, 0.000, 0.000, 0.000, 126.284] },
             // max_pool_s8
-            RowInstructions { number: 5, each: [5.889, 0.000, 8.090, 18.732, 55.511, 0.000, 0.000, 0.000, 167.612] },
+            RowInstructions { number: 5, each: [5.965, 0.000, 8.004, 19.090, 60.331, 0.000, 0.000, 0.000, 127.768] },
             // add_s8
             RowInstructions { number: 6, each: [0.000, 0.000, 0.000, 43.687, 27.060, 0.000, 0.000, 0.000, 75.969] },
             // softmax_s8
-            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 273.966, 0.000, 0.000, 0.000, 0.000, 14.220] },
+            RowInstructions { number: 7, each: [0.000, 0.000, 0.000, 273.444, 0.000, 0.000, 0.000, 0.000, 15.480] },
             // copy
             RowInstructions { number: 8, each: [0.000, 0.000, 0.000, 0.123, 4.593, 0.000, 0.000, 0.000, 62.828] },
             // transpose
@@ -393,21 +421,23 @@ pub(crate) const FAMILIES: &[Family] = &[
             // add_affine_s8
             RowInstructions { number: 17, each: [0.000, 0.000, 0.000, 11.728, 22.503, 0.000, 0.000, 0.000, 30.607] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [6.852, 0.767, 24.407, 25.840, 75.905, 0.000, 41.181, 0.000, 214.798] },
+            RowInstructions { number: 32, each: [6.851, 0.767, 24.436, 25.812, 82.821, 0.000, 40.336, 0.000, 220.990] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [7.319, 0.301, 16.451, 46.873, 0.000, 3.815, 0.000, 0.079, 0.000] },
+            RowInstructions { number: 33, each: [7.272, 0.188, 16.491, 47.483, 0.000, 4.088, 0.000, 0.379, 0.000] },
             // fully_connected_f32
             RowInstructions { number: 34, each: [6.000, 0.000, 0.000, 22.000, 17.000, 0.000, 0.000, 0.000, 35.000] },
             // average_pool_f32
-            RowInstructions { number: 35, each: [4.895, 0.000, 8.093, 19.692, 58.914, 0.000, 0.000, 0.000, 162.022] },
+            RowInstructions { number: 35, each: [4.966, 0.000, 8.005, 20.081, 63.411, 0.000, 0.000, 0.000, 126.956] },
             // max_pool_f32
-            RowInstructions { number: 36, each: [5.889, 0.000, 8.088, 19.735, 55.538, 0.000, 0.000, 0.000, 167.031] },
+            RowInstructions { number: 36, each: [5.965, 0.000, 8.003, 20.095, 60.321, 0.000, 0.000, 0.000, 127.651] },
             // add_f32
             RowInstructions { number: 37, each: [0.000, 0.000, 0.000, 10.748, 21.474, 0.000, 0.000, 0.000, 16.460] },
             // softmax_f32
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 76.757, 0.000, 0.000, 0.000, 0.000, 29.039] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 0.000, 0.000, 0.000, 54.030] },
+            // softmax_table_s8
+            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 28.073, 129.558, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
 ];

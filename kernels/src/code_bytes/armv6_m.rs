@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(16),
-    base: 2694,
+    base: 1474,
     shared: &[
         ("kiln_kernels::add::fits", 182),
         ("kiln_kernels::blocks::Blocks::fit", 156),
@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 320),
         ("kiln_kernels::vectors::fit_both", 84),
         ("kiln_kernels::vectors::fit", 102),
-        ("kiln_kernels::spatial::Spatial::taps", 156),
+        ("kiln_kernels::spatial::Spatial::taps_along", 156),
         ("kiln_kernels::conv2d::check #2", 264),
         ("kiln_kernels::fully_connected::check", 196),
         ("kiln_kernels::scalar::assembly::finish", 92),
@@ -56,7 +56,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_memmove", 10),
         ("compiler_builtins::mem::memcpy", 594),
         ("compiler_builtins::mem::memmove", 1310),
-        ("__aeabi_idiv", 36),
+        ("compiler_builtins::int::specialized_div_rem::u32_div_rem", 398),
         ("__aeabi_dcmpge", 140),
         ("__aeabi_memclr8", 158),
         ("__clzsi2", 108),
@@ -75,6 +75,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_f2d", 124),
         ("__aeabi_dadd", 10),
         ("__aeabi_fcmpun", 46),
+        ("__aeabi_memclr4", 158),
         ("__aeabi_fcmplt", 60),
         ("__aeabi_d2iz", 92),
         ("__aeabi_llsr", 48),
@@ -83,6 +84,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_fadd", 10),
         ("__aeabi_lasr", 48),
         ("__aeabi_fsub", 16),
+        ("__aeabi_uidiv", 10),
         ("__aeabi_fmul", 10),
         ("__aeabi_fcmpgt", 60),
         ("__aeabi_dcmpeq", 84),
@@ -91,89 +93,93 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_d2f", 240),
         ("__aeabi_fdiv", 10),
         ("compiler_builtins::float::div::__divsf3", 528),
+        ("__aeabi_uidivmod", 16),
+        ("__udivmodsi4", 18),
     ],
     rows: &[
         // conv2d_tiled_biased_s8
-        RowBytes { number: 27, bytes: 2320, shared: &[3, 4, 5, 16, 50] },
+        RowBytes { number: 27, bytes: 2320, shared: &[3, 4, 5, 16, 45, 50, 64, 73] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1826, shared: &[2, 3, 4, 5, 50] },
+        RowBytes { number: 23, bytes: 1826, shared: &[2, 3, 4, 5, 45, 50, 73] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 984, shared: &[2, 3, 4, 5, 13, 50] },
+        RowBytes { number: 2, bytes: 964, shared: &[2, 3, 4, 5, 13, 45, 50, 73] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 988, shared: &[2, 3, 4, 5, 13, 50] },
+        RowBytes { number: 1, bytes: 956, shared: &[2, 3, 4, 5, 13, 45, 50, 73] },
         // fully_connected_biased_s8
-        RowBytes { number: 28, bytes: 932, shared: &[12, 15, 16, 50] },
+        RowBytes { number: 28, bytes: 954, shared: &[12, 15, 16, 50] },
         // fully_connected_s8
         RowBytes { number: 3, bytes: 500, shared: &[12, 15, 50] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 606, shared: &[3, 4, 5, 13, 45, 50] },
+        RowBytes { number: 4, bytes: 602, shared: &[3, 4, 5, 13, 45, 50, 73] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 546, shared: &[3, 4, 5, 13, 50] },
+        RowBytes { number: 5, bytes: 506, shared: &[3, 4, 5, 13, 45, 50, 73] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 542, shared: &[0, 1, 50] },
         // add_s8
         RowBytes { number: 6, bytes: 678, shared: &[0, 1, 50] },
+        // softmax_table_s8
+        RowBytes { number: 56, bytes: 428, shared: &[9, 11, 12, 48, 50] },
         // softmax_s8
         RowBytes { number: 7, bytes: 564, shared: &[9, 10, 11, 12, 48, 50] },
         // copy
-        RowBytes { number: 8, bytes: 386, shared: &[1, 50] },
+        RowBytes { number: 8, bytes: 346, shared: &[1, 50] },
         // transpose
-        RowBytes { number: 9, bytes: 812, shared: &[50] },
+        RowBytes { number: 9, bytes: 812, shared: &[50, 64] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 394, shared: &[1, 23, 48, 50, 54, 56, 59, 60, 63, 68, 71, 73, 78, 79] },
+        RowBytes { number: 10, bytes: 394, shared: &[1, 23, 48, 50, 54, 56, 59, 60, 63, 69, 72, 75, 80, 81] },
         // requantize_s8
         RowBytes { number: 11, bytes: 354, shared: &[1, 23, 50] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 340, shared: &[1, 41, 48, 50, 59, 72] },
+        RowBytes { number: 12, bytes: 340, shared: &[1, 41, 48, 50, 59, 74] },
         // log_softmax_s8
         RowBytes { number: 13, bytes: 1308, shared: &[9, 10, 11, 12, 48, 50, 51] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 824, shared: &[3, 4, 5, 13, 14, 41, 48, 50, 54, 64, 69, 72, 73] },
+        RowBytes { number: 33, bytes: 792, shared: &[3, 4, 5, 13, 14, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 876, shared: &[3, 4, 5, 13, 14, 41, 48, 50, 54, 64, 69, 72, 73] },
+        RowBytes { number: 32, bytes: 822, shared: &[3, 4, 5, 13, 14, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 576, shared: &[12, 41, 48, 50, 54, 64, 69, 72, 73] },
+        RowBytes { number: 34, bytes: 576, shared: &[12, 41, 48, 50, 54, 65, 70, 74, 75] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 526, shared: &[3, 4, 5, 13, 34, 48, 50, 54, 55, 64, 69, 73, 78, 79] },
+        RowBytes { number: 35, bytes: 500, shared: &[3, 4, 5, 13, 34, 45, 48, 50, 54, 55, 65, 70, 73, 75, 80, 81] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 544, shared: &[3, 4, 5, 13, 34, 50, 64, 73] },
+        RowBytes { number: 36, bytes: 508, shared: &[3, 4, 5, 13, 34, 45, 50, 65, 73, 75] },
         // add_f32
-        RowBytes { number: 37, bytes: 278, shared: &[0, 1, 48, 50, 54, 64, 69, 73] },
+        RowBytes { number: 37, bytes: 278, shared: &[0, 1, 48, 50, 54, 65, 70, 75] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 300, shared: &[11, 12, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 69, 71, 72, 73, 78, 79] },
+        RowBytes { number: 38, bytes: 300, shared: &[11, 12, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 80, 81] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 288, shared: &[11, 12, 31, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 69, 71, 72, 73, 75, 78, 79] },
+        RowBytes { number: 39, bytes: 288, shared: &[11, 12, 31, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 77, 80, 81] },
         // map_f32
-        RowBytes { number: 40, bytes: 2752, shared: &[1, 17, 18, 19, 20, 21, 27, 35, 36, 37, 38, 41, 43, 44, 48, 50, 54, 55, 56, 58, 59, 60, 63, 64, 67, 68, 69, 71, 72, 73, 75, 78, 79] },
+        RowBytes { number: 40, bytes: 2752, shared: &[1, 17, 18, 19, 20, 21, 27, 35, 36, 37, 38, 41, 43, 44, 45, 48, 50, 54, 55, 56, 58, 59, 60, 63, 64, 65, 68, 69, 70, 72, 73, 74, 75, 77, 80, 81, 82, 83] },
         // map_i32
-        RowBytes { number: 41, bytes: 2678, shared: &[1, 17, 18, 19, 20, 21, 35, 36, 37, 43, 44, 45, 50, 58, 67] },
+        RowBytes { number: 41, bytes: 2714, shared: &[1, 17, 18, 19, 20, 21, 35, 36, 37, 43, 44, 45, 50, 58, 64, 68, 73, 82, 83] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7288, shared: &[1, 17, 18, 19, 20, 21, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 43, 44, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79] },
+        RowBytes { number: 42, bytes: 7288, shared: &[1, 17, 18, 19, 20, 21, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4036, shared: &[1, 20, 43, 48, 50, 54, 58, 63, 64, 69, 73] },
+        RowBytes { number: 43, bytes: 4036, shared: &[1, 20, 43, 45, 48, 50, 54, 58, 63, 64, 65, 70, 73, 75] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 446, shared: &[1, 50, 73] },
+        RowBytes { number: 44, bytes: 446, shared: &[1, 45, 50, 73, 75, 82, 83] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1372, shared: &[41, 43, 48, 50, 54, 58, 69, 72] },
+        RowBytes { number: 45, bytes: 1372, shared: &[41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74] },
         // strided
-        RowBytes { number: 46, bytes: 708, shared: &[1, 20, 22, 42, 44, 50] },
+        RowBytes { number: 46, bytes: 708, shared: &[1, 20, 22, 42, 44, 45, 50, 64, 73] },
         // scatter
-        RowBytes { number: 47, bytes: 1018, shared: &[20, 22, 42, 44, 50] },
+        RowBytes { number: 47, bytes: 1018, shared: &[20, 22, 42, 44, 45, 50, 64, 73] },
         // concat
-        RowBytes { number: 48, bytes: 1540, shared: &[42, 44, 50, 51] },
+        RowBytes { number: 48, bytes: 1540, shared: &[42, 44, 45, 50, 51, 73] },
         // cast
-        RowBytes { number: 49, bytes: 1576, shared: &[1, 48, 50, 55, 56, 59, 60, 63, 73, 75] },
+        RowBytes { number: 49, bytes: 1576, shared: &[1, 48, 50, 55, 56, 59, 60, 63, 75, 77] },
         // random_f32
-        RowBytes { number: 50, bytes: 670, shared: &[1, 24, 25, 26, 27, 28, 29, 30, 31, 39, 40, 41, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 59, 61, 62, 65, 66, 69, 70, 71, 72, 74, 75, 76, 77, 78, 79] },
+        RowBytes { number: 50, bytes: 670, shared: &[1, 24, 25, 26, 27, 28, 29, 30, 31, 39, 40, 41, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 59, 61, 62, 64, 66, 67, 70, 71, 72, 74, 76, 77, 78, 79, 80, 81] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1232, shared: &[4, 5, 6, 7, 8, 41, 43, 48, 50, 54, 58, 69, 72] },
+        RowBytes { number: 51, bytes: 1232, shared: &[4, 5, 6, 7, 8, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2508, shared: &[4, 5, 6, 7, 41, 43, 48, 50, 54, 58, 69, 72] },
+        RowBytes { number: 52, bytes: 2508, shared: &[4, 5, 6, 7, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 790, shared: &[4, 5, 7, 8, 13, 48, 50, 54, 55, 69, 78, 79] },
+        RowBytes { number: 53, bytes: 758, shared: &[4, 5, 7, 8, 13, 45, 48, 50, 54, 55, 64, 70, 73, 80, 81] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1094, shared: &[4, 5, 7, 8, 13, 48, 50, 54, 69, 73] },
+        RowBytes { number: 54, bytes: 1084, shared: &[4, 5, 7, 8, 13, 45, 48, 50, 54, 64, 70, 73, 75] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 706, shared: &[3, 4, 5, 13, 50, 73] },
+        RowBytes { number: 55, bytes: 678, shared: &[3, 4, 5, 13, 45, 50, 73, 75] },
     ],
 };

@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(17),
-    base: 2220,
+    base: 1460,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 282),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps", 116),
+        ("kiln_kernels::spatial::Spatial::taps_along", 128),
         ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::fully_connected::check", 172),
         ("kiln_kernels::map::MapParameters::parts", 104),
@@ -71,6 +71,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_memmove", 12),
         ("__aeabi_dcmpgt", 106),
         ("__aeabi_fcmple", 86),
+        ("__aeabi_memclr4", 174),
         ("__aeabi_dmul", 12),
         ("__aeabi_dcmpeq", 80),
         ("__aeabi_dcmpge", 114),
@@ -86,86 +87,88 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_tiled_s8
-        RowBytes { number: 22, bytes: 2180, shared: &[3, 4, 5] },
+        RowBytes { number: 22, bytes: 2180, shared: &[3, 4, 5, 60] },
         // depthwise_scalar_s8
         RowBytes { number: 23, bytes: 1790, shared: &[2, 3, 4, 5] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 2, bytes: 928, shared: &[2, 3, 4, 5, 13] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 936, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 1, bytes: 896, shared: &[2, 3, 4, 5, 13] },
         // fully_connected_scalar_s8
-        RowBytes { number: 24, bytes: 790, shared: &[12, 15] },
+        RowBytes { number: 24, bytes: 772, shared: &[12, 15] },
         // fully_connected_s8
         RowBytes { number: 3, bytes: 486, shared: &[12, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 602, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 4, bytes: 530, shared: &[3, 4, 5, 13] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 538, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 5, bytes: 496, shared: &[3, 4, 5, 13] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 532, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 688, shared: &[0, 1] },
+        // softmax_table_s8
+        RowBytes { number: 56, bytes: 408, shared: &[9, 11, 12] },
         // softmax_s8
         RowBytes { number: 7, bytes: 518, shared: &[9, 10, 11, 12] },
         // copy
-        RowBytes { number: 8, bytes: 390, shared: &[1] },
+        RowBytes { number: 8, bytes: 372, shared: &[1] },
         // transpose
-        RowBytes { number: 9, bytes: 670, shared: &[] },
+        RowBytes { number: 9, bytes: 670, shared: &[60] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 390, shared: &[1, 21, 41, 45, 48, 55, 59, 64, 67, 69, 70, 71] },
+        RowBytes { number: 10, bytes: 390, shared: &[1, 21, 41, 45, 48, 55, 59, 65, 68, 70, 71, 72] },
         // requantize_s8
         RowBytes { number: 11, bytes: 324, shared: &[1, 21] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 328, shared: &[1, 50, 52, 71] },
+        RowBytes { number: 12, bytes: 328, shared: &[1, 50, 52, 72] },
         // log_softmax_s8
         RowBytes { number: 13, bytes: 1300, shared: &[9, 10, 11, 12] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 816, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 64, 65, 68] },
+        RowBytes { number: 33, bytes: 784, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 65, 66, 69] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 838, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 64, 65, 68] },
+        RowBytes { number: 32, bytes: 814, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 65, 66, 69] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 568, shared: &[12, 41, 50, 52, 64, 65, 68] },
+        RowBytes { number: 34, bytes: 568, shared: &[12, 41, 50, 52, 65, 66, 69] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 508, shared: &[3, 4, 5, 13, 32, 41, 53, 64, 65, 68, 69, 70] },
+        RowBytes { number: 35, bytes: 464, shared: &[3, 4, 5, 13, 32, 41, 53, 65, 66, 69, 70, 71] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 518, shared: &[3, 4, 5, 13, 32, 64, 65] },
+        RowBytes { number: 36, bytes: 474, shared: &[3, 4, 5, 13, 32, 65, 66] },
         // add_f32
-        RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 64, 65, 68] },
+        RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 65, 66, 69] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 310, shared: &[11, 12, 30, 31, 41, 45, 48, 50, 52, 55, 64, 67, 68, 69, 70, 71] },
+        RowBytes { number: 38, bytes: 310, shared: &[11, 12, 30, 31, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 296, shared: &[11, 12, 29, 30, 31, 37, 41, 45, 48, 50, 52, 55, 64, 67, 68, 69, 70, 71] },
+        RowBytes { number: 39, bytes: 296, shared: &[11, 12, 29, 30, 31, 37, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
         // map_f32
-        RowBytes { number: 40, bytes: 2690, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 52, 53, 55, 59, 64, 65, 67, 68, 69, 70, 71] },
+        RowBytes { number: 40, bytes: 2690, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 52, 53, 55, 59, 60, 65, 66, 68, 69, 70, 71, 72] },
         // map_i32
-        RowBytes { number: 41, bytes: 2606, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 42, 43, 44, 47] },
+        RowBytes { number: 41, bytes: 2606, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 42, 43, 44, 47, 60] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 7294, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71] },
+        RowBytes { number: 42, bytes: 7294, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4526, shared: &[1, 19, 41, 43, 47, 55, 64, 65, 68] },
+        RowBytes { number: 43, bytes: 4526, shared: &[1, 19, 41, 43, 47, 55, 60, 65, 66, 69] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 414, shared: &[1, 64] },
+        RowBytes { number: 44, bytes: 414, shared: &[1, 65] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1304, shared: &[41, 43, 47, 50, 52, 68] },
+        RowBytes { number: 45, bytes: 1304, shared: &[41, 43, 47, 50, 52, 60, 69] },
         // strided
-        RowBytes { number: 46, bytes: 612, shared: &[1, 19, 20, 44, 57] },
+        RowBytes { number: 46, bytes: 612, shared: &[1, 19, 20, 44, 57, 60] },
         // scatter
-        RowBytes { number: 47, bytes: 942, shared: &[19, 20, 44, 57] },
+        RowBytes { number: 47, bytes: 942, shared: &[19, 20, 44, 57, 60] },
         // concat
         RowBytes { number: 48, bytes: 1438, shared: &[44, 57] },
         // cast
-        RowBytes { number: 49, bytes: 1580, shared: &[1, 37, 48, 53, 55, 64, 67, 71] },
+        RowBytes { number: 49, bytes: 1580, shared: &[1, 37, 48, 53, 55, 65, 68, 72] },
         // random_f32
-        RowBytes { number: 50, bytes: 638, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 37, 38, 39, 40, 41, 45, 46, 49, 50, 51, 52, 53, 54, 56, 58, 60, 61, 62, 63, 66, 68, 69, 70, 71] },
+        RowBytes { number: 50, bytes: 638, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 37, 38, 39, 40, 41, 45, 46, 49, 50, 51, 52, 53, 54, 56, 58, 60, 61, 62, 63, 64, 67, 69, 70, 71, 72] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1236, shared: &[4, 5, 6, 7, 8, 41, 43, 47, 50, 52, 68] },
+        RowBytes { number: 51, bytes: 1236, shared: &[4, 5, 6, 7, 8, 41, 43, 47, 50, 52, 60, 69] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2492, shared: &[4, 5, 6, 7, 41, 43, 47, 50, 52, 68] },
+        RowBytes { number: 52, bytes: 2492, shared: &[4, 5, 6, 7, 41, 43, 47, 50, 52, 60, 69] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 770, shared: &[4, 5, 7, 8, 13, 41, 53, 68, 69, 70] },
+        RowBytes { number: 53, bytes: 706, shared: &[4, 5, 7, 8, 13, 41, 53, 60, 69, 70, 71] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1118, shared: &[4, 5, 7, 8, 13, 41, 64, 68] },
+        RowBytes { number: 54, bytes: 1068, shared: &[4, 5, 7, 8, 13, 41, 60, 65, 69] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 702, shared: &[3, 4, 5, 13, 64] },
+        RowBytes { number: 55, bytes: 670, shared: &[3, 4, 5, 13, 65] },
     ],
 };

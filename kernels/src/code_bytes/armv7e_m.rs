@@ -9,15 +9,18 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(18),
-    base: 2264,
+    base: 1492,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
+        ("kiln_kernels::arithmetic::Epilogue::clamp_at", 56),
         ("kiln_kernels::arithmetic::Epilogue::clamp_pixels", 64),
         ("kiln_kernels::conv2d::check", 176),
         ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
         ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::pool2d_dsp::check", 44),
+        ("kiln_kernels::pool2d::check", 56),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
         ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
@@ -25,7 +28,8 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 284),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps", 116),
+        ("kiln_kernels::spatial::Spatial::taps_along", 132),
+        ("kiln_kernels::conv2d_paired::check_parts", 268),
         ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
@@ -43,7 +47,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 284),
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::pool2d::check", 52),
+        ("kiln_kernels::pool2d::check #2", 52),
         ("kiln_kernels::map::Machine<A>::read", 408),
         ("core::iter::traits::iterator::Iterator::all", 308),
         ("kiln_kernels::lanes::common", 82),
@@ -66,90 +70,99 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_dcmpun", 48),
         ("__aeabi_dcmpgt", 106),
         ("__aeabi_f2d", 138),
+        ("__aeabi_memclr4", 174),
         ("__aeabi_d2f", 310),
     ],
     rows: &[
+        // conv2d_columns_s8
+        RowBytes { number: 29, bytes: 1692, shared: &[2, 3, 5, 6, 7, 18] },
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 3290, shared: &[2, 4, 5, 6, 14] },
+        RowBytes { number: 14, bytes: 3298, shared: &[2, 3, 5, 6, 7, 17, 18, 59] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2238, shared: &[2, 4, 5, 6] },
+        RowBytes { number: 15, bytes: 2120, shared: &[3, 5, 6, 7] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[3, 4, 5, 6, 14] },
+        RowBytes { number: 2, bytes: 934, shared: &[4, 5, 6, 7, 17] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 942, shared: &[3, 4, 5, 6, 14] },
+        RowBytes { number: 1, bytes: 902, shared: &[4, 5, 6, 7, 17] },
         // fully_connected_paired_s8
-        RowBytes { number: 16, bytes: 1088, shared: &[2, 13] },
+        RowBytes { number: 16, bytes: 1150, shared: &[3, 16] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[13] },
+        RowBytes { number: 3, bytes: 656, shared: &[16] },
+        // average_pool_dsp_s8
+        RowBytes { number: 30, bytes: 618, shared: &[5, 6, 7, 8, 9, 17] },
+        // max_pool_dsp_s8
+        RowBytes { number: 31, bytes: 566, shared: &[5, 6, 7, 8, 9, 17] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 602, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 4, bytes: 534, shared: &[5, 6, 7, 17] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 526, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 5, bytes: 448, shared: &[5, 6, 7, 9, 17] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 594, shared: &[0, 1] },
+        // softmax_table_s8
+        RowBytes { number: 56, bytes: 408, shared: &[13, 15, 16] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 512, shared: &[10, 11, 12, 13] },
+        RowBytes { number: 7, bytes: 512, shared: &[13, 14, 15, 16] },
         // copy
-        RowBytes { number: 8, bytes: 390, shared: &[1] },
+        RowBytes { number: 8, bytes: 372, shared: &[1] },
         // transpose
-        RowBytes { number: 9, bytes: 696, shared: &[] },
+        RowBytes { number: 9, bytes: 696, shared: &[59] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 296, shared: &[1, 21] },
+        RowBytes { number: 10, bytes: 296, shared: &[1, 25] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 21] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 25] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 344, shared: &[1] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1290, shared: &[10, 11, 12, 13] },
+        RowBytes { number: 13, bytes: 1290, shared: &[13, 14, 15, 16] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 808, shared: &[4, 5, 6, 14, 15] },
+        RowBytes { number: 33, bytes: 788, shared: &[5, 6, 7, 17, 19] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 864, shared: &[4, 5, 6, 14, 15] },
+        RowBytes { number: 32, bytes: 840, shared: &[5, 6, 7, 17, 19] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 558, shared: &[13] },
+        RowBytes { number: 34, bytes: 558, shared: &[16] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 516, shared: &[4, 5, 6, 14, 32] },
+        RowBytes { number: 35, bytes: 480, shared: &[5, 6, 7, 17, 36] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 512, shared: &[4, 5, 6, 14, 32] },
+        RowBytes { number: 36, bytes: 484, shared: &[5, 6, 7, 17, 36] },
         // add_f32
         RowBytes { number: 37, bytes: 274, shared: &[0, 1] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 306, shared: &[12, 13, 30, 31] },
+        RowBytes { number: 38, bytes: 306, shared: &[15, 16, 34, 35] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[12, 13, 29, 30, 31] },
+        RowBytes { number: 39, bytes: 298, shared: &[15, 16, 33, 34, 35] },
         // map_f32
-        RowBytes { number: 40, bytes: 2692, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 38, 39, 49] },
+        RowBytes { number: 40, bytes: 2692, shared: &[1, 20, 21, 22, 23, 29, 37, 38, 39, 40, 41, 42, 43, 53, 59] },
         // map_i32
-        RowBytes { number: 41, bytes: 2596, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 37, 38, 39, 49] },
+        RowBytes { number: 41, bytes: 2596, shared: &[1, 20, 21, 22, 23, 38, 39, 40, 41, 42, 43, 53, 59] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6378, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 51, 52, 53, 54, 55] },
+        RowBytes { number: 42, bytes: 6378, shared: &[1, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3908, shared: &[1, 19, 37, 38] },
+        RowBytes { number: 43, bytes: 3908, shared: &[1, 23, 41, 42, 59] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 370, shared: &[1] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[37, 38] },
+        RowBytes { number: 45, bytes: 1248, shared: &[41, 42, 59] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[1, 19, 20, 39, 46] },
+        RowBytes { number: 46, bytes: 632, shared: &[1, 23, 24, 43, 50, 59] },
         // scatter
-        RowBytes { number: 47, bytes: 960, shared: &[19, 20, 39, 46] },
+        RowBytes { number: 47, bytes: 960, shared: &[23, 24, 43, 50, 59] },
         // concat
-        RowBytes { number: 48, bytes: 1436, shared: &[39, 46] },
+        RowBytes { number: 48, bytes: 1436, shared: &[43, 50] },
         // cast
         RowBytes { number: 49, bytes: 1490, shared: &[1] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 40, 41, 42, 43, 44, 45, 47, 48, 50, 51, 52, 53, 54, 55] },
+        RowBytes { number: 50, bytes: 680, shared: &[1, 26, 27, 28, 29, 30, 31, 32, 33, 44, 45, 46, 47, 48, 49, 51, 52, 54, 55, 56, 57, 58, 59, 60] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[5, 6, 7, 8, 9, 37, 38] },
+        RowBytes { number: 51, bytes: 1212, shared: &[6, 7, 10, 11, 12, 41, 42, 59] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[5, 6, 7, 8, 37, 38] },
+        RowBytes { number: 52, bytes: 2484, shared: &[6, 7, 10, 11, 41, 42, 59] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 744, shared: &[5, 6, 8, 9, 14] },
+        RowBytes { number: 53, bytes: 722, shared: &[6, 7, 11, 12, 17, 59] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1100, shared: &[5, 6, 8, 9, 14] },
+        RowBytes { number: 54, bytes: 1024, shared: &[6, 7, 11, 12, 17, 59] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 686, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 55, bytes: 654, shared: &[5, 6, 7, 17] },
     ],
 };

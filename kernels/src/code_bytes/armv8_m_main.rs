@@ -9,15 +9,18 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(19),
-    base: 2262,
+    base: 1492,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
+        ("kiln_kernels::arithmetic::Epilogue::clamp_at", 56),
         ("kiln_kernels::arithmetic::Epilogue::clamp_pixels", 64),
         ("kiln_kernels::conv2d::check", 176),
         ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
         ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::pool2d_dsp::check", 44),
+        ("kiln_kernels::pool2d::check", 56),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
         ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
@@ -25,7 +28,8 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 280),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps", 116),
+        ("kiln_kernels::spatial::Spatial::taps_along", 132),
+        ("kiln_kernels::conv2d_paired::check_parts", 268),
         ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
@@ -43,7 +47,7 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::logf::logf", 284),
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
-        ("kiln_kernels::pool2d::check", 52),
+        ("kiln_kernels::pool2d::check #2", 52),
         ("kiln_kernels::lanes::common", 82),
         ("kiln_kernels::map::Machine<A>::read", 408),
         ("core::iter::traits::iterator::Iterator::all", 308),
@@ -56,6 +60,7 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_memmove4", 12),
         ("compiler_builtins::mem::memcpy", 730),
         ("compiler_builtins::mem::memmove", 1574),
+        ("__aeabi_memclr4", 174),
         ("__aeabi_memcpy4", 156),
         ("__aeabi_memclr8", 174),
         ("__aeabi_f2d", 138),
@@ -69,87 +74,95 @@ pub(super) const FAMILY: Family = Family {
         ("__aeabi_dcmpgt", 106),
     ],
     rows: &[
+        // conv2d_columns_s8
+        RowBytes { number: 29, bytes: 1692, shared: &[2, 3, 5, 6, 7, 18] },
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 3290, shared: &[2, 4, 5, 6, 14] },
+        RowBytes { number: 14, bytes: 3298, shared: &[2, 3, 5, 6, 7, 17, 18, 49] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2240, shared: &[2, 4, 5, 6] },
+        RowBytes { number: 15, bytes: 2136, shared: &[3, 5, 6, 7] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 938, shared: &[3, 4, 5, 6, 14] },
+        RowBytes { number: 2, bytes: 934, shared: &[4, 5, 6, 7, 17] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 942, shared: &[3, 4, 5, 6, 14] },
+        RowBytes { number: 1, bytes: 902, shared: &[4, 5, 6, 7, 17] },
         // fully_connected_paired_s8
-        RowBytes { number: 16, bytes: 1088, shared: &[2, 13] },
+        RowBytes { number: 16, bytes: 1150, shared: &[3, 16] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[13] },
+        RowBytes { number: 3, bytes: 656, shared: &[16] },
+        // average_pool_dsp_s8
+        RowBytes { number: 30, bytes: 618, shared: &[5, 6, 7, 8, 9, 17] },
+        // max_pool_dsp_s8
+        RowBytes { number: 31, bytes: 566, shared: &[5, 6, 7, 8, 9, 17] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 602, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 4, bytes: 534, shared: &[5, 6, 7, 17] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 526, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 5, bytes: 448, shared: &[5, 6, 7, 9, 17] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 594, shared: &[0, 1] },
+        // softmax_table_s8
+        RowBytes { number: 56, bytes: 408, shared: &[13, 15, 16] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[10, 11, 12, 13] },
+        RowBytes { number: 7, bytes: 518, shared: &[13, 14, 15, 16] },
         // copy
-        RowBytes { number: 8, bytes: 390, shared: &[1] },
+        RowBytes { number: 8, bytes: 372, shared: &[1] },
         // transpose
-        RowBytes { number: 9, bytes: 696, shared: &[] },
+        RowBytes { number: 9, bytes: 696, shared: &[49] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 312, shared: &[1, 21] },
+        RowBytes { number: 10, bytes: 312, shared: &[1, 25] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 21] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 25] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 344, shared: &[1] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[10, 11, 12, 13] },
+        RowBytes { number: 13, bytes: 1300, shared: &[13, 14, 15, 16] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 804, shared: &[4, 5, 6, 14, 15] },
+        RowBytes { number: 33, bytes: 784, shared: &[5, 6, 7, 17, 19] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 860, shared: &[4, 5, 6, 14, 15] },
+        RowBytes { number: 32, bytes: 836, shared: &[5, 6, 7, 17, 19] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 554, shared: &[13] },
+        RowBytes { number: 34, bytes: 554, shared: &[16] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 512, shared: &[4, 5, 6, 14, 32] },
+        RowBytes { number: 35, bytes: 476, shared: &[5, 6, 7, 17, 36] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 504, shared: &[4, 5, 6, 14, 32] },
+        RowBytes { number: 36, bytes: 480, shared: &[5, 6, 7, 17, 36] },
         // add_f32
         RowBytes { number: 37, bytes: 270, shared: &[0, 1] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 302, shared: &[12, 13, 30, 31] },
+        RowBytes { number: 38, bytes: 302, shared: &[15, 16, 34, 35] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[12, 13, 29, 30, 31] },
+        RowBytes { number: 39, bytes: 298, shared: &[15, 16, 33, 34, 35] },
         // map_f32
-        RowBytes { number: 40, bytes: 2648, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 42, 43, 44, 45] },
+        RowBytes { number: 40, bytes: 2648, shared: &[1, 20, 21, 22, 23, 29, 37, 38, 39, 40, 46, 47, 48, 49, 50] },
         // map_i32
-        RowBytes { number: 41, bytes: 2592, shared: &[1, 16, 17, 18, 19, 33, 35, 36, 42, 43, 44, 45] },
+        RowBytes { number: 41, bytes: 2592, shared: &[1, 20, 21, 22, 23, 37, 39, 40, 46, 47, 48, 49, 50] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6314, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 52, 53, 54, 55] },
+        RowBytes { number: 42, bytes: 6314, shared: &[1, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 58, 59, 60] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3764, shared: &[1, 19, 43, 45] },
+        RowBytes { number: 43, bytes: 3764, shared: &[1, 23, 47, 49, 50] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 372, shared: &[1] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[43, 45] },
+        RowBytes { number: 45, bytes: 1248, shared: &[47, 49, 50] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[1, 19, 20, 44, 51] },
+        RowBytes { number: 46, bytes: 632, shared: &[1, 23, 24, 48, 49, 56] },
         // scatter
-        RowBytes { number: 47, bytes: 960, shared: &[19, 20, 44, 51] },
+        RowBytes { number: 47, bytes: 960, shared: &[23, 24, 48, 49, 56] },
         // concat
-        RowBytes { number: 48, bytes: 1438, shared: &[44, 51] },
+        RowBytes { number: 48, bytes: 1438, shared: &[48, 56] },
         // cast
         RowBytes { number: 49, bytes: 1466, shared: &[1] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 37, 38, 39, 40, 41, 46, 47, 48, 49, 50, 52, 53, 54, 55] },
+        RowBytes { number: 50, bytes: 680, shared: &[1, 26, 27, 28, 29, 30, 31, 32, 33, 41, 42, 43, 44, 45, 49, 51, 52, 53, 54, 55, 57, 58, 59, 60] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[5, 6, 7, 8, 9, 43, 45] },
+        RowBytes { number: 51, bytes: 1212, shared: &[6, 7, 10, 11, 12, 47, 49, 50] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[5, 6, 7, 8, 43, 45] },
+        RowBytes { number: 52, bytes: 2484, shared: &[6, 7, 10, 11, 47, 49, 50] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 744, shared: &[5, 6, 8, 9, 14] },
+        RowBytes { number: 53, bytes: 722, shared: &[6, 7, 11, 12, 17, 49] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1068, shared: &[5, 6, 8, 9, 14] },
+        RowBytes { number: 54, bytes: 1044, shared: &[6, 7, 11, 12, 17, 49] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 686, shared: &[4, 5, 6, 14] },
+        RowBytes { number: 55, bytes: 654, shared: &[5, 6, 7, 17] },
     ],
 };

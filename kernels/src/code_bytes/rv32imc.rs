@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(32),
-    base: 2994,
+    base: 1690,
     shared: &[
         ("kiln_kernels::add::fits", 206),
         ("kiln_kernels::blocks::Blocks::fit", 124),
@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 328),
         ("kiln_kernels::vectors::fit_both", 104),
         ("kiln_kernels::vectors::fit", 86),
-        ("kiln_kernels::spatial::Spatial::taps", 110),
+        ("kiln_kernels::spatial::Spatial::taps_along", 138),
         ("kiln_kernels::conv2d::check #2", 244),
         ("kiln_kernels::fully_connected::check", 202),
         ("kiln_kernels::map::MapParameters::parts", 122),
@@ -55,11 +55,14 @@ pub(super) const FAMILY: Family = Family {
         ("compiler_builtins::float::div::__divsf3", 696),
         ("__nesf2", 68),
         ("__floatunsisf", 140),
+        ("memcpy", 8),
+        ("compiler_builtins::mem::memcpy", 392),
         ("compiler_builtins::mem::memmove", 804),
         ("__subsf3", 14),
         ("compiler_builtins::float::add::__adddf3", 1628),
         ("compiler_builtins::float::add::__addsf3", 760),
         ("__truncdfsf2", 354),
+        ("memset", 108),
         ("__eqdf2", 142),
         ("__ltsf2", 68),
         ("memmove", 8),
@@ -84,86 +87,88 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_tiled_s8
-        RowBytes { number: 22, bytes: 2826, shared: &[3, 4, 5] },
+        RowBytes { number: 22, bytes: 2826, shared: &[3, 4, 5, 51] },
         // depthwise_scalar_s8
         RowBytes { number: 23, bytes: 1770, shared: &[2, 3, 4, 5] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 980, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 2, bytes: 950, shared: &[2, 3, 4, 5, 13] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 1086, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 1, bytes: 1056, shared: &[2, 3, 4, 5, 13] },
         // fully_connected_scalar_s8
-        RowBytes { number: 24, bytes: 1858, shared: &[12, 15] },
+        RowBytes { number: 24, bytes: 1944, shared: &[12, 15] },
         // fully_connected_s8
         RowBytes { number: 3, bytes: 576, shared: &[12, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 636, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 4, bytes: 590, shared: &[3, 4, 5, 13] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 584, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 5, bytes: 552, shared: &[3, 4, 5, 13] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 558, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 742, shared: &[0, 1] },
+        // softmax_table_s8
+        RowBytes { number: 56, bytes: 614, shared: &[9, 11, 12] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 774, shared: &[9, 10, 11, 12] },
+        RowBytes { number: 7, bytes: 776, shared: &[9, 10, 11, 12] },
         // copy
-        RowBytes { number: 8, bytes: 468, shared: &[1] },
+        RowBytes { number: 8, bytes: 432, shared: &[1] },
         // transpose
-        RowBytes { number: 9, bytes: 838, shared: &[] },
+        RowBytes { number: 9, bytes: 838, shared: &[51] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 528, shared: &[1, 22, 39, 40, 41, 45, 47, 52, 60, 62, 65, 68] },
+        RowBytes { number: 10, bytes: 528, shared: &[1, 22, 39, 40, 41, 47, 49, 55, 63, 65, 68, 71] },
         // requantize_s8
         RowBytes { number: 11, bytes: 392, shared: &[1, 22] },
         // dequantize_s8_f32
-        RowBytes { number: 12, bytes: 430, shared: &[1, 39, 53, 55] },
+        RowBytes { number: 12, bytes: 430, shared: &[1, 39, 56, 58] },
         // log_softmax_s8
         RowBytes { number: 13, bytes: 1788, shared: &[9, 10, 11, 12] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 852, shared: &[3, 4, 5, 13, 14, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 33, bytes: 834, shared: &[3, 4, 5, 13, 14, 49, 53, 56, 58, 67, 71] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 898, shared: &[3, 4, 5, 13, 14, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 32, bytes: 884, shared: &[3, 4, 5, 13, 14, 49, 53, 56, 58, 67, 71] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 654, shared: &[12, 47, 50, 53, 55, 64, 68] },
+        RowBytes { number: 34, bytes: 654, shared: &[12, 49, 53, 56, 58, 67, 71] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 570, shared: &[3, 4, 5, 13, 33, 40, 41, 43, 47, 50, 64, 68] },
+        RowBytes { number: 35, bytes: 554, shared: &[3, 4, 5, 13, 33, 40, 41, 43, 49, 53, 67, 71] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 568, shared: &[3, 4, 5, 13, 33, 50, 68] },
+        RowBytes { number: 36, bytes: 548, shared: &[3, 4, 5, 13, 33, 53, 71] },
         // add_f32
-        RowBytes { number: 37, bytes: 348, shared: &[0, 1, 47, 50, 64, 68] },
+        RowBytes { number: 37, bytes: 348, shared: &[0, 1, 49, 53, 67, 71] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 356, shared: &[11, 12, 31, 32, 39, 40, 41, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 38, bytes: 356, shared: &[11, 12, 31, 32, 39, 40, 41, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 360, shared: &[11, 12, 30, 31, 32, 39, 40, 41, 42, 45, 47, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 39, bytes: 360, shared: &[11, 12, 30, 31, 32, 39, 40, 41, 42, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
         // map_f32
-        RowBytes { number: 40, bytes: 3282, shared: &[1, 16, 17, 18, 19, 20, 26, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 50, 51, 52, 53, 55, 60, 62, 64, 65, 68] },
+        RowBytes { number: 40, bytes: 3282, shared: &[1, 16, 17, 18, 19, 20, 26, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 49, 51, 53, 54, 55, 56, 58, 63, 65, 67, 68, 71] },
         // map_i32
-        RowBytes { number: 41, bytes: 3016, shared: &[1, 16, 17, 18, 19, 20, 34, 35, 36, 44, 51] },
+        RowBytes { number: 41, bytes: 3016, shared: &[1, 16, 17, 18, 19, 20, 34, 35, 36, 44, 45, 46, 51, 54] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 9560, shared: &[1, 16, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69] },
+        RowBytes { number: 42, bytes: 9560, shared: &[1, 16, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 4658, shared: &[1, 19, 47, 50, 60, 64, 68] },
+        RowBytes { number: 43, bytes: 4658, shared: &[1, 19, 44, 45, 49, 51, 53, 63, 67, 71] },
         // arg_max_f32
-        RowBytes { number: 44, bytes: 444, shared: &[1, 68] },
+        RowBytes { number: 44, bytes: 444, shared: &[1, 71] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1490, shared: &[47, 53, 55, 64] },
+        RowBytes { number: 45, bytes: 1490, shared: &[44, 45, 49, 51, 56, 58, 67] },
         // strided
-        RowBytes { number: 46, bytes: 696, shared: &[1, 19, 21, 44, 51] },
+        RowBytes { number: 46, bytes: 696, shared: &[1, 19, 21, 44, 45, 46, 51, 54] },
         // scatter
-        RowBytes { number: 47, bytes: 790, shared: &[19, 21, 44, 51] },
+        RowBytes { number: 47, bytes: 790, shared: &[19, 21, 44, 45, 46, 51, 54] },
         // concat
-        RowBytes { number: 48, bytes: 1602, shared: &[44, 51] },
+        RowBytes { number: 48, bytes: 1602, shared: &[46, 54] },
         // cast
-        RowBytes { number: 49, bytes: 1680, shared: &[1, 39, 42, 43, 60, 62, 65, 68] },
+        RowBytes { number: 49, bytes: 1680, shared: &[1, 39, 42, 43, 63, 65, 68, 71] },
         // random_f32
-        RowBytes { number: 50, bytes: 788, shared: &[1, 23, 24, 25, 26, 27, 28, 29, 30, 38, 39, 40, 41, 42, 43, 45, 46, 47, 48, 49, 53, 54, 55, 56, 57, 58, 59, 61, 63, 64, 66, 67, 69] },
+        RowBytes { number: 50, bytes: 788, shared: &[1, 23, 24, 25, 26, 27, 28, 29, 30, 38, 39, 40, 41, 42, 43, 47, 48, 49, 50, 51, 52, 56, 57, 58, 59, 60, 61, 62, 64, 66, 67, 69, 70, 72] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1334, shared: &[4, 5, 6, 7, 8, 47, 53, 55, 64] },
+        RowBytes { number: 51, bytes: 1334, shared: &[4, 5, 6, 7, 8, 44, 45, 49, 51, 56, 58, 67] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2932, shared: &[4, 5, 6, 7, 47, 53, 55, 64] },
+        RowBytes { number: 52, bytes: 2932, shared: &[4, 5, 6, 7, 44, 45, 49, 51, 56, 58, 67] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 858, shared: &[4, 5, 7, 8, 13, 40, 41, 43, 47, 64] },
+        RowBytes { number: 53, bytes: 846, shared: &[4, 5, 7, 8, 13, 40, 41, 43, 49, 51, 67] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1114, shared: &[4, 5, 7, 8, 13, 47, 64, 68] },
+        RowBytes { number: 54, bytes: 1098, shared: &[4, 5, 7, 8, 13, 49, 51, 67, 71] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 752, shared: &[3, 4, 5, 13, 68] },
+        RowBytes { number: 55, bytes: 732, shared: &[3, 4, 5, 13, 71] },
     ],
 };
