@@ -212,7 +212,7 @@ fn pool(random: &mut Random, seed: Random) -> Layer {
 fn of_elements(random: &mut Random, seed: Random) -> Layer {
     let image = vec![1, 1 + random.below(12), 1 + random.below(12), random.channels()];
     let activation = random.activation();
-    let (name, op) = if seed.0 % 4 == 0 {
+    let (name, op) = if seed.0.is_multiple_of(4) {
         (format!("softmax {image:?}"), Softmax { beta: 1.0 }.into())
     } else {
         (format!("add {image:?}, {activation:?}"), Add { activation }.into())
