@@ -4,8 +4,9 @@
 //! written, the lowest input byte still to be read is some `r`; the output may destroy it unless
 //! `output start + e <= input start + r`. The lag is the largest `e - r`, and at least 0.
 
-use kiln_core::Direction;
+use kiln_core::{Call, Direction, RowRange};
 
+use crate::pixels::Pixels;
 use crate::spatial::{Spatial, Taps};
 
 /// The lag of a walk over pixels in raster order, or in reverse, that reads each group's channels of
@@ -61,7 +62,7 @@ pub(crate) fn windows(spatial: &Spatial, images: u32, groups: [u32; 3], size: u3
 /// The most pixels that a walk in tiles is followed over.
 const FOLLOWED: u64 = 1 << 24;
 
-/// A walk over dense images of bytes, followed pixel by pixel.
+/// A walk over dense images, followed pixel by pixel.
 struct Followed<'a> {
     spatial: &'a Spatial,
     images: u32,
@@ -96,7 +97,7 @@ impl<'a> Followed<'a> {
             + corner(&rows, s.dilations[0]) * i64::from(s.input.row_pitch)
             + corner(&columns, s.dilations[1]) * i64::from(s.input.pixel_pitch);
         let whole = i64::from(self.images) * i64::from(s.input.image_pitch);
-        if self.up { at } else { whole - at - i64::from(s.input.channels) }
+        if self.up { at } else { whole - at - i64::from(s.input.pixel_pitch) }
     }
 }
 
@@ -120,9 +121,58 @@ pub(crate) fn tiles(spatial: &Spatial, images: u32, together: u32, direction: Di
     Some(lag as u64)
 }
 
+/// The lag of a walk over pixels in raster order, or in reverse, that takes `together` of a row at a time where as many have windows
+/// inside the image, else one. Of each tile, `channels` channels at a time, ascending, read all windows and then are written; then those
+/// that are left over, one by one, pixel by pixel. Elements of input and output have one size; images and `None` as for [`tiles`].
+pub(crate) fn tiles_in_parts(
+    spatial: &Spatial,
+    images: u32,
+    [together, part]: [u32; 2],
+    direction: Direction,
+) -> Option<u64> {
+    let walk = Followed::new(spatial, images, direction)?;
+    let rows = images.checked_mul(spatial.output.height)?;
+    let mut call = Call::new(&[], &[], &[], &[], RowRange { begin: 0, end: rows });
+    call.direction = direction;
+    let mut pixels = Pixels::new(&call, spatial);
+    pixels.begin();
+    let (pitch, channels) = (i64::from(spatial.output.pixel_pitch), i64::from(spatial.output.channels));
+    let (size, part, width) = (pitch / channels, i64::from(part), u64::from(spatial.output.width));
+    let (parts, left) = (channels / part, channels % part);
+    let total = walk.each() * u64::from(images);
+    let lowest = |visit: u64| {
+        let number = if walk.up { visit } else { total - 1 - visit };
+        walk.lowest(number / width, number % width)
+    };
+    // How far along the walk `n` channels from `first` on reach.
+    let end = |visit: u64, first: i64, n: i64| {
+        visit as i64 * pitch + size * if walk.up { first + n } else { channels - first }
+    };
+    let (mut lag, mut later) = (0i64, i64::MAX);
+    // From the pixel visited last to the first.
+    let mut visit = total;
+    while visit > 0 {
+        let tile = pixels.tile_before(visit, together);
+        visit -= tile;
+        let needed = |from: u64| (from..visit + tile).map(lowest).min().unwrap_or(i64::MAX);
+        let all = needed(visit);
+        // What parts write grows evenly, or shrinks, with their number: the first, and the last two, decide.
+        for number in [0, parts - 2, parts - 1].into_iter().filter(|number| *number >= 0) {
+            let own = if number + 1 < parts || left > 0 { all } else { i64::MAX };
+            lag = lag.max(end(visit + tile - 1, number * part, part).saturating_sub(own.min(later)));
+        }
+        for (pixel, channel) in (visit..visit + tile).flat_map(|pixel| (0..left).map(move |channel| (pixel, channel))) {
+            let own = needed(if channel + 1 < left { pixel } else { pixel + 1 });
+            lag = lag.max(end(pixel, parts * part + channel, 1).saturating_sub(own.min(later)));
+        }
+        later = later.min(all);
+    }
+    Some(lag as u64)
+}
+
 /// The lag of a walk over rows that are cut into stretches of `pixels` pixels from the left, and these into `channels` channels at
 /// a time, the last perhaps fewer, each channel its own input channel's: all that these read is read before the first of them is written.
-/// Elements, images and `None` as for [`tiles`].
+/// Elements of input and output have one size; images and `None` as for [`tiles`].
 pub(crate) fn stretches(
     spatial: &Spatial,
     images: u32,
@@ -133,10 +183,11 @@ pub(crate) fn stretches(
     let width = u64::from(spatial.output.width);
     let rows = u64::from(images) * u64::from(spatial.output.height);
     let (pixels, parts) = (u64::from(pixels), i64::from(spatial.output.channels.div_ceil(channels)));
-    let (channels, all) = (i64::from(channels), i64::from(spatial.output.channels));
-    // Channels of the first `n` parts; walking down, the last channels are the first part.
-    let passed = |n: i64| if walk.up { all.min(n * channels) } else { all - (parts - n) * channels };
     let pitch = i64::from(spatial.output.pixel_pitch);
+    let size = pitch / i64::from(spatial.output.channels);
+    let (channels, all) = (i64::from(channels) * size, pitch);
+    // Bytes of the first `n` parts; walking down, the last channels are the first part.
+    let passed = |n: i64| if walk.up { all.min(n * channels) } else { all - (parts - n) * channels };
     let stretches = width.div_ceil(pixels);
     let (mut lag, mut later) = (0i64, i64::MAX);
     for visit in (0..rows * stretches).rev() {
