@@ -24,93 +24,72 @@ fn check(call: &Call<'_>) -> bool {
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let mut walk = Walk { call, p, pixels: Pixels::new(call, &p.spatial), tile: Tile::new(0) };
-    walk.pixels.begin();
-    while walk.pixels.left > 0 {
-        let tiles = walk.pixels.inside() / POSITIONS;
-        // SAFETY: `check` proved that windows inside the image, and the taps inside it of others, are inside the image's window, that
-        // the outputs are inside theirs, that weights and bias are there for every channel, and alignments.
-        unsafe {
-            if tiles > 0 {
-                let weights = walk.form([0; 2], p.spatial.kernel);
-                for _ in 0..tiles {
-                    let (x, outputs) = walk.pixels.take();
-                    (walk.tile.x, walk.tile.outputs) = (x.map(<*const u8>::cast), outputs.map(<*mut u8>::cast));
-                    walk.compute(POSITIONS, weights);
-                }
-                walk.pixels.settle(tiles.wrapping_mul(POSITIONS));
-            } else {
-                let (x, first, size) = if walk.pixels.is_inside() {
-                    (walk.pixels.source, [0; 2], p.spatial.kernel)
-                } else {
-                    walk.pixels.clip(walk.pixels.place())
-                };
-                let weights = walk.form(first, size);
-                walk.tile.x = [x.cast(); POSITIONS];
-                walk.tile.outputs = [walk.pixels.output.cast(); POSITIONS];
-                walk.compute(1, weights);
-                walk.pixels.go_on();
-            }
+    let s = &p.spatial;
+    let mut pixels = Pixels::new(call, s);
+    let mut tile = Tile::new(0);
+    pixels.begin();
+    while pixels.left > 0 {
+        let inside = pixels.inside();
+        let n = if inside >= POSITIONS { POSITIONS } else { 1 };
+        let (x, first, size) = if inside > 0 { (pixels.source, [0; 2], s.kernel) } else { pixels.clip(pixels.place()) };
+        let weights = form(&mut tile, p, first, size);
+        let (across, step) = pixels.steps;
+        let output = pixels.output;
+        let (second, second_output) = (x.wrapping_offset(across), output.wrapping_offset(step));
+        let (third, third_output) = (second.wrapping_offset(across), second_output.wrapping_offset(step));
+        tile.x = [x.cast(), second.cast(), third.cast()];
+        tile.outputs = [output.cast(), second_output.cast(), third_output.cast()];
+        // SAFETY: `check` proved that windows inside the image, and the taps inside it of another, are inside the image's window, that
+        // outputs are inside theirs, that weights and bias are there for every channel, and alignments.
+        unsafe { compute(call, p, &mut tile, n, weights) };
+        pixels.pass(n);
+    }
+}
+
+/// Gives a tile the form of a window of `size` taps from `first` on, and says where in bytes of a channel's weights these begin.
+#[inline(always)]
+fn form(tile: &mut Tile, p: &Conv2dParameters, [row, column]: [u32; 2], [height, width]: [u32; 2]) -> usize {
+    let depth = (p.group_inputs as usize).wrapping_mul(4);
+    let (down, right) = p.spatial.tap_steps();
+    let bytes = |taps: u32| (taps as usize).wrapping_mul(depth);
+    // Where taps follow one another without a gap, all of a line is one run.
+    (tile.runs, tile.length) = if right == depth { (1, bytes(width) >> 2) } else { (width as usize, depth >> 2) };
+    tile.lines = if width == 0 { 0 } else { height as usize };
+    tile.gap = right.wrapping_sub(depth);
+    tile.line_gap = down.wrapping_sub(right.wrapping_mul(width as usize));
+    let [rows, columns] = p.spatial.kernel;
+    tile.skip = bytes(columns.wrapping_sub(width));
+    tile.pitch = bytes(rows.wrapping_mul(columns));
+    bytes(row.wrapping_mul(columns).wrapping_add(column))
+}
+
+/// Computes `n` pixels, all that a tile has or one, whose weights begin so many bytes behind each channel's.
+///
+/// # Safety
+///
+/// The tile's windows and outputs are those of so many of the call's pixels.
+#[inline(never)]
+unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, tile: &mut Tile, n: usize, first: usize) {
+    let weights = call.input(1).ptr.cast_const().cast::<f32>();
+    let channels = p.spatial.output.channels as usize;
+    tile.weights = weights.wrapping_byte_add(first.wrapping_mul(CHANNELS));
+    tile.bias = call.input(2).ptr.cast_const().cast();
+    tile.fours = channels / CHANNELS;
+    let fours = tile.fours.wrapping_mul(CHANNELS);
+    let over = weights.wrapping_byte_add(first.wrapping_add(fours.wrapping_mul(tile.pitch)));
+    let left = channels & (CHANNELS - 1);
+    // SAFETY: the caller's promise; weights and bias are those of all channels.
+    unsafe {
+        if tile.fours > 0 {
+            if n == 1 { one(tile) } else { three(tile) }
         }
-    }
-}
-
-/// A call's pixels, and what the next of them are computed with.
-struct Walk<'a> {
-    call: &'a Call<'a>,
-    p: &'a Conv2dParameters,
-    pixels: Pixels<'a>,
-    tile: Tile,
-}
-
-impl Walk<'_> {
-    /// Gives the tile the form of a window of `size` taps from `first` on, and says where in bytes of a channel's weights these begin.
-    #[inline(never)]
-    fn form(&mut self, [row, column]: [u32; 2], [height, width]: [u32; 2]) -> usize {
-        let (s, tile) = (&self.p.spatial, &mut self.tile);
-        let depth = (self.p.group_inputs as usize).wrapping_mul(4);
-        let (down, right) = s.tap_steps();
-        let bytes = |taps: u32| (taps as usize).wrapping_mul(depth);
-        // Where taps follow one another without a gap, all of a line is one run.
-        (tile.runs, tile.length) = if right == depth { (1, bytes(width) >> 2) } else { (width as usize, depth >> 2) };
-        tile.lines = if width == 0 { 0 } else { height as usize };
-        tile.gap = right.wrapping_sub(depth);
-        tile.line_gap = down.wrapping_sub(right.wrapping_mul(width as usize));
-        let [rows, columns] = s.kernel;
-        tile.skip = bytes(columns.wrapping_sub(width));
-        tile.pitch = bytes(rows.wrapping_mul(columns));
-        bytes(row.wrapping_mul(columns).wrapping_add(column))
-    }
-
-    /// Computes `n` pixels, all that a tile has or one, whose weights begin so many bytes behind each channel's.
-    ///
-    /// # Safety
-    ///
-    /// The tile's windows and outputs are those of so many of the call's pixels.
-    #[inline(never)]
-    unsafe fn compute(&mut self, n: usize, first: usize) {
-        let tile = &mut self.tile;
-        let weights = self.call.input(1).ptr.cast_const().cast::<f32>();
-        let channels = self.p.spatial.output.channels as usize;
-        tile.weights = weights.wrapping_byte_add(first.wrapping_mul(CHANNELS));
-        tile.bias = self.call.input(2).ptr.cast_const().cast();
-        tile.fours = channels / CHANNELS;
-        let fours = tile.fours.wrapping_mul(CHANNELS);
-        let over = weights.wrapping_byte_add(first.wrapping_add(fours.wrapping_mul(tile.pitch)));
-        let left = channels & (CHANNELS - 1);
-        // SAFETY: the caller's promise; weights and bias are those of all channels.
-        unsafe {
-            if tile.fours > 0 {
-                if n == 1 { one(tile) } else { three(tile) }
+        for (x, output) in tile.x.iter().zip(&tile.outputs).take(n) {
+            for channel in 0..left {
+                let weights = over.wrapping_byte_add(channel.wrapping_mul(tile.pitch));
+                single(tile, tile.bias.wrapping_add(channel), *x, weights, output.wrapping_add(channel));
             }
-            for (x, output) in tile.x.iter().zip(&tile.outputs).take(n) {
-                for channel in 0..left {
-                    let weights = over.wrapping_byte_add(channel.wrapping_mul(tile.pitch));
-                    single(tile, tile.bias.wrapping_add(channel), *x, weights, output.wrapping_add(channel));
-                }
-                if self.p.epilogue.bounds() {
-                    self.p.epilogue.bound(output.wrapping_sub(fours), channels);
-                }
+            if p.epilogue.bounds() {
+                p.epilogue.bound(output.wrapping_sub(fours), channels);
             }
         }
     }

@@ -102,16 +102,13 @@ impl<'a> Pixels<'a> {
         self.arrive(1);
     }
 
-    /// Where the windows of the next `N` pixels begin, which [`Pixels::inside`] counted, and their outputs. Moves the pointers on.
+    /// Goes past `n` pixels: one, or several that [`Pixels::inside`] counted.
     #[inline(always)]
-    pub(crate) fn take<const N: usize>(&mut self) -> ([*const u8; N], [*mut u8; N]) {
-        let mut taken = ([self.source; N], [self.output; N]);
-        for (source, output) in taken.0.iter_mut().zip(&mut taken.1) {
-            (*source, *output) = (self.source, self.output);
-            self.source = self.source.wrapping_offset(self.steps.0);
-            self.output = self.output.wrapping_offset(self.steps.1);
-        }
-        taken
+    pub(crate) fn pass(&mut self, n: usize) {
+        let (across, step) = self.steps;
+        self.source = self.source.wrapping_offset(across.wrapping_mul(n as isize));
+        self.output = self.output.wrapping_offset(step.wrapping_mul(n as isize));
+        self.settle(n);
     }
 
     /// Goes past `n` pixels that [`Pixels::inside`] counted. Pointers have moved already.
