@@ -2,8 +2,8 @@
 //! four channels at a time.
 //!
 //! Windows are read where they lie, run by run; the weights of four channels for a tap lie side by side. A sum begins with the bias and
-//! goes along the taps, whichever windows are computed together, so that an output's bits depend on nothing else. With an FPU a
-//! product and its addition round once; twice elsewhere, and in channels that fours leave over.
+//! goes along the taps, whichever windows are computed together, and a product and its addition round once, so that an output's bits
+//! depend on nothing else, nor on the CPU. In channels that fours leave over they round twice.
 
 /// Windows computed together.
 pub(crate) const POSITIONS: usize = 3;
@@ -59,12 +59,18 @@ impl Tile {
 ///
 /// The window can be read, and a weight for each of its taps.
 #[inline(always)]
-unsafe fn dot(tile: &Tile, mut sum: f32, mut x: *const f32, mut w: *const f32, step: usize) -> f32 {
+unsafe fn dot(
+    tile: &Tile,
+    mut sum: f32,
+    mut x: *const f32,
+    (mut w, step): (*const f32, usize),
+    add: impl Fn(f32, f32, f32) -> f32,
+) -> f32 {
     for _ in 0..tile.lines {
         for _ in 0..tile.runs {
             for _ in 0..tile.length {
                 // SAFETY: an element of the window, and its weight.
-                sum += unsafe { x.read() * w.read() };
+                sum = unsafe { add(x.read(), w.read(), sum) };
                 x = x.wrapping_add(1);
                 w = w.wrapping_add(step);
             }
@@ -74,6 +80,21 @@ unsafe fn dot(tile: &Tile, mut sum: f32, mut x: *const f32, mut w: *const f32, s
         w = w.wrapping_byte_add(tile.skip.wrapping_mul(step));
     }
     sum
+}
+
+/// What the FPU computes for channel `channel` of the next four of a window at `x`.
+///
+/// # Safety
+///
+/// As above; there is a bias for the channel.
+#[cfg(not(kiln_fpu))]
+#[inline(always)]
+unsafe fn fused(tile: &Tile, x: *const f32, channel: usize) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bias = tile.bias.wrapping_add(channel).read();
+        dot(tile, bias, x, (tile.weights.wrapping_add(channel), CHANNELS), libm::fmaf)
+    }
 }
 
 /// Computes fours of channels of three windows, and leaves weights, bias and outputs behind them.
@@ -120,9 +141,8 @@ unsafe fn products<const N: usize>(tile: &mut Tile) {
         let mut sums = [[0.0; CHANNELS]; N];
         for (x, sums) in tile.x.iter().zip(&mut sums) {
             for (channel, sum) in sums.iter_mut().enumerate() {
-                let w = tile.weights.wrapping_add(channel);
                 // SAFETY: a channel of the four, and a window: as the caller promises.
-                *sum = unsafe { dot(tile, tile.bias.wrapping_add(channel).read(), *x, w, CHANNELS) };
+                *sum = unsafe { fused(tile, *x, channel) };
             }
         }
         for (output, sums) in tile.outputs.iter_mut().zip(sums) {
@@ -155,9 +175,8 @@ pub(crate) unsafe fn own(tile: &mut Tile) {
         let ([x, ..], [output, ..]) = (tile.x, tile.outputs);
         let mut sums = [0.0; CHANNELS];
         for (channel, sum) in sums.iter_mut().enumerate() {
-            let (x, w) = (x.wrapping_add(channel), tile.weights.wrapping_add(channel));
             // SAFETY: a channel of the four and of the window.
-            *sum = unsafe { dot(tile, tile.bias.wrapping_add(channel).read(), x, w, CHANNELS) };
+            *sum = unsafe { fused(tile, x.wrapping_add(channel), channel) };
         }
         // SAFETY: the four's outputs.
         unsafe { output.cast::<[f32; CHANNELS]>().write(sums) };
@@ -177,7 +196,7 @@ pub(crate) unsafe fn own(tile: &mut Tile) {
 #[inline(never)]
 pub(crate) unsafe fn single(tile: &Tile, bias: *const f32, x: *const f32, weights: *const f32, output: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe { output.write(dot(tile, bias.read(), x, weights, 1)) };
+    unsafe { output.write(dot(tile, bias.read(), x, (weights, 1), |x, w, sum| sum + x * w)) };
 }
 
 #[cfg(kiln_fpu)]
