@@ -37,7 +37,7 @@ impl Epilogue {
     /// # Safety
     ///
     /// They can be read and written.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) unsafe fn bound(&self, output: *mut f32, n: usize) {
         let (low, high) = (f32::from_bits(self.low as u32), f32::from_bits(self.high as u32));
         for o in 0..n {

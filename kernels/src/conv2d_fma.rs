@@ -10,7 +10,7 @@ use kiln_core::{Call, Row};
 use crate::arithmetic::F32;
 use crate::conv2d::Conv2dParameters;
 use crate::pixels::Pixels;
-use crate::tile_fma::{CHANNELS, POSITIONS, Tile, one, single, three};
+use crate::tile_fma::{CHANNELS, POSITIONS, Tile, bound, one, single, three};
 
 /// float32 convolution.
 pub const CONV2D_FMA_F32: Row =
@@ -89,7 +89,7 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, tile: &mut Tile, n: usi
                 single(tile, tile.bias.wrapping_add(channel), *x, weights, output.wrapping_add(channel));
             }
             if p.epilogue.bounds() {
-                p.epilogue.bound(output.wrapping_sub(fours), channels);
+                bound(&p.epilogue, output.wrapping_sub(fours), channels);
             }
         }
     }

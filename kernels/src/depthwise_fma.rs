@@ -10,7 +10,7 @@ use kiln_core::{Call, Direction, Row};
 use crate::arithmetic::F32;
 use crate::conv2d::Conv2dParameters;
 use crate::spatial::Pixel;
-use crate::tile_fma::{CHANNELS, POSITIONS, Tile, own, single};
+use crate::tile_fma::{CHANNELS, POSITIONS, Tile, bound, own, single};
 
 /// float32 depthwise convolution, one output channel an input channel.
 pub const DEPTHWISE_FMA_F32: Row =
@@ -84,7 +84,7 @@ unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, tile: &mut Tile, pixel:
             own(tile);
         }
         if p.epilogue.bounds() {
-            p.epilogue.bound(output, channels);
+            bound(&p.epilogue, output, channels);
         }
     }
 }

@@ -8,7 +8,7 @@ use kiln_core::{Call, Row};
 
 use crate::arithmetic::F32;
 use crate::fully_connected::FullyConnectedParameters;
-use crate::tile_fma::{CHANNELS, POSITIONS, Tile, one, single};
+use crate::tile_fma::{CHANNELS, POSITIONS, Tile, bound, one, single};
 use crate::vectors;
 
 /// float32 fully connected layer.
@@ -45,7 +45,7 @@ unsafe fn run(call: &Call<'_>) {
                 single(&tile, tile.bias.wrapping_add(o), x, weights, output.wrapping_add(fours).wrapping_add(o));
             }
             if p.epilogue.bounds() {
-                p.epilogue.bound(output, outputs);
+                bound(&p.epilogue, output, outputs);
             }
         }
     }

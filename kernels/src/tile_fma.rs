@@ -5,6 +5,8 @@
 //! goes along the taps, whichever windows are computed together, and a product and its addition round once, so that an output's bits
 //! depend on nothing else, nor on the CPU. In channels that fours leave over they round twice.
 
+use crate::arithmetic::Epilogue;
+
 /// Windows computed together.
 pub(crate) const POSITIONS: usize = 3;
 /// Channels computed together.
@@ -197,6 +199,31 @@ pub(crate) unsafe fn own(tile: &mut Tile) {
 pub(crate) unsafe fn single(tile: &Tile, bias: *const f32, x: *const f32, weights: *const f32, output: *mut f32) {
     // SAFETY: the caller's promise.
     unsafe { output.write(dot(tile, bias.read(), x, (weights, 1), |x, w, sum| sum + x * w)) };
+}
+
+/// Clamps `n` outputs behind one another.
+///
+/// # Safety
+///
+/// They can be read and written.
+#[inline(never)]
+pub(crate) unsafe fn bound(epilogue: &Epilogue, output: *mut f32, n: usize) {
+    #[cfg(kiln_fpu)]
+    let (output, n) = {
+        let fours = n / CHANNELS;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if fours > 0 && epilogue.low != f32::NEG_INFINITY.to_bits() as i32 {
+                assembly::raise(output, fours, epilogue.low);
+            }
+            if fours > 0 && epilogue.high != f32::INFINITY.to_bits() as i32 {
+                assembly::lower(output, fours, epilogue.high);
+            }
+        }
+        (output.wrapping_add(fours.wrapping_mul(CHANNELS)), n & (CHANNELS - 1))
+    };
+    // SAFETY: what is left of the outputs.
+    unsafe { epilogue.bound(output, n) };
 }
 
 #[cfg(kiln_fpu)]
@@ -448,6 +475,64 @@ mod assembly {
                 clobber_abi("C"),
             );
         }
+    }
+
+    /// A number that is beyond s4 becomes that; what is not a number is not beyond it.
+    macro_rules! limit {
+        ($x:literal, $beyond:literal) => {
+            concat!(
+                "vcmp.f32 ",
+                $x,
+                ", s4\n",
+                "vmrs APSR_nzcv, fpscr\n",
+                "it ",
+                $beyond,
+                "\n",
+                "vmov",
+                $beyond,
+                ".f32 ",
+                $x,
+                ", s4\n",
+            )
+        };
+    }
+
+    /// Limits fours of outputs, at least one, at one side.
+    macro_rules! limits {
+        ($(#[$doc:meta])* $name:ident, $beyond:literal) => {
+            $(#[$doc])*
+            #[inline(never)]
+            pub(super) unsafe extern "C" fn $name(output: *mut f32, fours: usize, limit: i32) {
+                // SAFETY: as above.
+                unsafe {
+                    asm!(
+                        "vmov s4, r2",
+                        "1:",
+                        "vldmia r0, {{s0-s3}}",
+                        limit!("s0", $beyond),
+                        limit!("s1", $beyond),
+                        limit!("s2", $beyond),
+                        limit!("s3", $beyond),
+                        "vstmia r0!, {{s0-s3}}",
+                        "subs r1, r1, #1",
+                        "bne 1b",
+                        inout("r0") output => _,
+                        inout("r1") fours => _,
+                        inout("r2") limit => _,
+                        clobber_abi("C"),
+                    );
+                }
+            }
+        };
+    }
+
+    limits! {
+        /// Makes what is less than the limit the limit.
+        raise, "mi"
+    }
+    limits! {
+        /// Makes what is greater than the limit the limit.
+        lower, "gt"
     }
 }
 
