@@ -1,15 +1,14 @@
 //! float32 convolution of one group for CPUs with an FPU, three pixels by four channels at a time ([`crate::tile_fma`]).
 //!
 //! Windows: image; weights, packed: four channels' for each tap in turn, then those of channels left over as they lie; bias; then the
-//! output image. Rows are output image rows. The walk is the plain convolution's, but three pixels at a time where as many of a row
-//! have windows inside the image: for each four channels, ascending, the windows are read and then their outputs written; then channels that are
+//! output image. Rows are output image rows. The walk is the plain convolution's, but three pixels at a time where as many follow
+//! one another with windows inside the image: for each four channels, ascending, the windows are read and then their outputs written; then channels that are
 //! left over, pixel by pixel. An output begins with its bias and adds the taps inside the image in their order.
 
 use kiln_core::{Call, Row};
 
 use crate::arithmetic::F32;
 use crate::conv2d::Conv2dParameters;
-use crate::pixels::Pixels;
 use crate::tile_fma::{CHANNELS, POSITIONS, Tile, bound, one, single, three};
 
 /// float32 convolution.
@@ -24,31 +23,46 @@ fn check(call: &Call<'_>) -> bool {
 
 unsafe fn run(call: &Call<'_>) {
     let Some(p) = call.parameters::<Conv2dParameters>() else { return };
-    let s = &p.spatial;
-    let mut pixels = Pixels::new(call, s);
+    let whole = p.spatial.kernel;
     let mut tile = Tile::new(0);
-    pixels.begin();
-    while pixels.left > 0 {
-        let inside = pixels.inside();
-        let n = if inside >= POSITIONS { POSITIONS } else { 1 };
-        let (x, first, size) = if inside > 0 { (pixels.source, [0; 2], s.kernel) } else { pixels.clip(pixels.place()) };
-        let weights = form(&mut tile, p, first, size);
-        let (across, step) = pixels.steps;
-        let output = pixels.output;
-        let (second, second_output) = (x.wrapping_offset(across), output.wrapping_offset(step));
-        let (third, third_output) = (second.wrapping_offset(across), second_output.wrapping_offset(step));
-        tile.x = [x.cast(), second.cast(), third.cast()];
-        tile.outputs = [output.cast(), second_output.cast(), third_output.cast()];
-        // SAFETY: `check` proved that windows inside the image, and the taps inside it of another, are inside the image's window, that
-        // outputs are inside theirs, that weights and bias are there for every channel, and alignments.
-        unsafe { compute(call, p, &mut tile, n, weights) };
-        pixels.pass(n);
+    let mut held = 0usize;
+    // SAFETY: `check` proved that the taps of a window that the walk finds inside the image are inside its window, that outputs are inside
+    // theirs, that weights and bias are there for every channel, and alignments.
+    unsafe {
+        p.spatial.for_each_pixel(call, |pixel| {
+            let (rows, columns) = (&pixel.rows, &pixel.columns);
+            let size = [rows.end.wrapping_sub(rows.first), columns.end.wrapping_sub(columns.first)];
+            if size != whole {
+                compute(call, p, &mut tile, held, [0; 2], whole);
+                held = 0;
+            }
+            if let (Some(x), Some(output)) = (tile.x.get_mut(held), tile.outputs.get_mut(held)) {
+                (*x, *output) = (pixel.input.cast(), pixel.output.cast());
+            }
+            held = held.wrapping_add(1);
+            if size != whole || held == POSITIONS {
+                compute(call, p, &mut tile, held, [rows.first, columns.first], size);
+                held = 0;
+            }
+        });
+        compute(call, p, &mut tile, held, [0; 2], whole);
     }
 }
 
-/// Gives a tile the form of a window of `size` taps from `first` on, and says where in bytes of a channel's weights these begin.
-#[inline(always)]
-fn form(tile: &mut Tile, p: &Conv2dParameters, [row, column]: [u32; 2], [height, width]: [u32; 2]) -> usize {
+/// Computes the first `n` pixels of a tile, three together or else one by one. Their windows have `size` taps from `first` on.
+///
+/// # Safety
+///
+/// They are pixels of the call, with windows of that form.
+#[inline(never)]
+unsafe fn compute(
+    call: &Call<'_>,
+    p: &Conv2dParameters,
+    tile: &mut Tile,
+    n: usize,
+    [row, column]: [u32; 2],
+    [height, width]: [u32; 2],
+) {
     let depth = (p.group_inputs as usize).wrapping_mul(4);
     let (down, right) = p.spatial.tap_steps();
     let bytes = |taps: u32| (taps as usize).wrapping_mul(depth);
@@ -60,38 +74,35 @@ fn form(tile: &mut Tile, p: &Conv2dParameters, [row, column]: [u32; 2], [height,
     let [rows, columns] = p.spatial.kernel;
     tile.skip = bytes(columns.wrapping_sub(width));
     tile.pitch = bytes(rows.wrapping_mul(columns));
-    bytes(row.wrapping_mul(columns).wrapping_add(column))
-}
-
-/// Computes `n` pixels, all that a tile has or one, whose weights begin so many bytes behind each channel's.
-///
-/// # Safety
-///
-/// The tile's windows and outputs are those of so many of the call's pixels.
-#[inline(never)]
-unsafe fn compute(call: &Call<'_>, p: &Conv2dParameters, tile: &mut Tile, n: usize, first: usize) {
+    let first = bytes(row.wrapping_mul(columns).wrapping_add(column));
     let weights = call.input(1).ptr.cast_const().cast::<f32>();
     let channels = p.spatial.output.channels as usize;
-    tile.weights = weights.wrapping_byte_add(first.wrapping_mul(CHANNELS));
-    tile.bias = call.input(2).ptr.cast_const().cast();
-    tile.fours = channels / CHANNELS;
-    let fours = tile.fours.wrapping_mul(CHANNELS);
+    let fours = channels & !(CHANNELS - 1);
     let over = weights.wrapping_byte_add(first.wrapping_add(fours.wrapping_mul(tile.pitch)));
-    let left = channels & (CHANNELS - 1);
-    // SAFETY: the caller's promise; weights and bias are those of all channels.
-    unsafe {
-        if tile.fours > 0 {
-            if n == 1 { one(tile) } else { three(tile) }
-        }
-        for (x, output) in tile.x.iter().zip(&tile.outputs).take(n) {
-            for channel in 0..left {
-                let weights = over.wrapping_byte_add(channel.wrapping_mul(tile.pitch));
-                single(tile, tile.bias.wrapping_add(channel), *x, weights, output.wrapping_add(channel));
+    let mut n = n;
+    while n > 0 {
+        let together = if n == POSITIONS { POSITIONS } else { 1 };
+        n = n.wrapping_sub(together);
+        tile.weights = weights.wrapping_byte_add(first.wrapping_mul(CHANNELS));
+        tile.bias = call.input(2).ptr.cast_const().cast();
+        tile.fours = channels / CHANNELS;
+        // SAFETY: the caller's promise; weights and bias are those of all channels.
+        unsafe {
+            if fours > 0 {
+                if together == 1 { one(tile) } else { three(tile) }
             }
-            if p.epilogue.bounds() {
-                bound(&p.epilogue, output.wrapping_sub(fours), channels);
+            for (x, output) in tile.x.iter().zip(&tile.outputs).take(together) {
+                for channel in 0..channels.wrapping_sub(fours) {
+                    let weights = over.wrapping_byte_add(channel.wrapping_mul(tile.pitch));
+                    single(tile, tile.bias.wrapping_add(channel), *x, weights, output.wrapping_add(channel));
+                }
+                if p.epilogue.bounds() {
+                    bound(&p.epilogue, output.wrapping_sub(fours), channels);
+                }
             }
         }
+        tile.x.rotate_left(1);
+        tile.outputs.rotate_left(1);
     }
 }
 

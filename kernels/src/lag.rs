@@ -4,9 +4,8 @@
 //! written, the lowest input byte still to be read is some `r`; the output may destroy it unless
 //! `output start + e <= input start + r`. The lag is the largest `e - r`, and at least 0.
 
-use kiln_core::{Call, Direction, RowRange};
+use kiln_core::Direction;
 
-use crate::pixels::Pixels;
 use crate::spatial::{Spatial, Taps};
 
 /// The lag of a walk over pixels in raster order, or in reverse, that reads each group's channels of
@@ -99,6 +98,13 @@ impl<'a> Followed<'a> {
         let whole = i64::from(self.images) * i64::from(s.input.image_pitch);
         if self.up { at } else { whole - at - i64::from(s.input.pixel_pitch) }
     }
+
+    /// Whether the window of that pixel is inside the image.
+    fn is_inside(&self, row: u64, x: u64) -> bool {
+        let s = self.spatial;
+        let (rows, columns) = (s.row_taps((row % u64::from(s.output.height)) as u32), s.column_taps(x as u32));
+        [rows.end - rows.first, columns.end - columns.first] == s.kernel
+    }
 }
 
 /// The lag of a walk over pixels in raster order, or in reverse, that reads the windows of `together` pixels, across the ends
@@ -121,8 +127,8 @@ pub(crate) fn tiles(spatial: &Spatial, images: u32, together: u32, direction: Di
     Some(lag as u64)
 }
 
-/// The lag of a walk over pixels in raster order, or in reverse, that takes `together` of a row at a time where as many have windows
-/// inside the image, else one. Of each tile, `channels` channels at a time, ascending, read all windows and then are written; then those
+/// The lag of a walk over pixels in raster order, or in reverse, that takes `together` at a time where as many follow one
+/// another with windows inside the image, else one. Of each tile, `channels` channels at a time, ascending, read all windows and then are written; then those
 /// that are left over, one by one, pixel by pixel. Elements of input and output have one size; images and `None` as for [`tiles`].
 pub(crate) fn tiles_in_parts(
     spatial: &Spatial,
@@ -131,18 +137,21 @@ pub(crate) fn tiles_in_parts(
     direction: Direction,
 ) -> Option<u64> {
     let walk = Followed::new(spatial, images, direction)?;
-    let rows = images.checked_mul(spatial.output.height)?;
-    let mut call = Call::new(&[], &[], &[], &[], RowRange { begin: 0, end: rows });
-    call.direction = direction;
-    let mut pixels = Pixels::new(&call, spatial);
-    pixels.begin();
     let (pitch, channels) = (i64::from(spatial.output.pixel_pitch), i64::from(spatial.output.channels));
     let (size, part, width) = (pitch / channels, i64::from(part), u64::from(spatial.output.width));
     let (parts, left) = (channels / part, channels % part);
     let total = walk.each() * u64::from(images);
-    let lowest = |visit: u64| {
+    let place = |visit: u64| {
         let number = if walk.up { visit } else { total - 1 - visit };
-        walk.lowest(number / width, number % width)
+        (number / width, number % width)
+    };
+    let lowest = |visit: u64| {
+        let (row, x) = place(visit);
+        walk.lowest(row, x)
+    };
+    let inside = |visit: u64| {
+        let (row, x) = place(visit);
+        walk.is_inside(row, x)
     };
     // How far along the walk `n` channels from `first` on reach.
     let end = |visit: u64, first: i64, n: i64| {
@@ -150,9 +159,15 @@ pub(crate) fn tiles_in_parts(
     };
     let (mut lag, mut later) = (0i64, i64::MAX);
     // From the pixel visited last to the first.
-    let mut visit = total;
+    let (mut visit, together) = (total, u64::from(together));
+    // Where the pixels inside begin that the last one is among, and where those end that are taken together.
+    let (mut begin, mut end_of_tiles) = (total, 0);
     while visit > 0 {
-        let tile = pixels.tile_before(visit, together);
+        if visit <= begin {
+            begin = (0..visit).rev().take_while(|&before| inside(before)).last().unwrap_or(visit);
+            end_of_tiles = visit - (visit - begin) % together;
+        }
+        let tile = if begin < visit && visit <= end_of_tiles { together } else { 1 };
         visit -= tile;
         let needed = |from: u64| (from..visit + tile).map(lowest).min().unwrap_or(i64::MAX);
         let all = needed(visit);

@@ -102,15 +102,6 @@ impl<'a> Pixels<'a> {
         self.arrive(1);
     }
 
-    /// Goes past `n` pixels: one, or several that [`Pixels::inside`] counted.
-    #[inline(always)]
-    pub(crate) fn pass(&mut self, n: usize) {
-        let (across, step) = self.steps;
-        self.source = self.source.wrapping_offset(across.wrapping_mul(n as isize));
-        self.output = self.output.wrapping_offset(step.wrapping_mul(n as isize));
-        self.settle(n);
-    }
-
     /// Goes past `n` pixels that [`Pixels::inside`] counted. Pointers have moved already.
     #[inline(never)]
     pub(crate) fn settle(&mut self, n: usize) {
@@ -169,25 +160,6 @@ impl<'a> Pixels<'a> {
             Direction::Down if x == 0 => (row.wrapping_sub(1), last),
             Direction::Down => (row, x.wrapping_sub(1)),
         }
-    }
-
-    /// Of the first `visits` pixels of a walk over all rows, how many the last tile has: `together` where as many of a row have windows
-    /// inside the image, counted from the first of those, else one.
-    #[cfg(feature = "host")]
-    pub(crate) fn tile_before(&mut self, visits: u64, together: u32) -> u64 {
-        let last = visits - 1;
-        let (width, rows) = (u64::from(self.width), u64::from(self.call.rows.end));
-        let (row, x) = ((last / width) as u32, (last % width) as u32);
-        let up = self.call.direction == Direction::Up;
-        // Where the walk knows one row only, that is the first.
-        if self.width == self.spatial.output.width {
-            self.enter(if up { row } else { rows as u32 - 1 - row });
-        }
-        let (from, end) = self.inside;
-        let first = if up { from } else { self.width - end };
-        let tiles = end.saturating_sub(from) / together * together;
-        let whole = x >= first && x - first < tiles;
-        if whole { u64::from((x - first) % together + 1) } else { 1 }
     }
 
     /// Where the first tap of the window at a place is read that is inside the image, which one that is, and how many are, down and to

@@ -115,8 +115,8 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         22 | 27 => chunks(2 * dims[3]),
-        // Four channels of three pixels where as many of a row have windows inside the image, else of one; channels that are left over one
-        // by one.
+        // Four channels of three pixels where as many follow one another with windows inside the image, else of one; channels that are left
+        // over one by one.
         56 => {
             let Op::Conv2d(op) = case.op else { unreachable!() };
             let (xs, window) = (case.inputs[0].ty.shape.dims(), op.window(&case.inputs[1].ty));
@@ -125,17 +125,14 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
                 (0..window.kernel[0]).all(|k| window.tap(0, y, k, xs[1]).is_some())
                     && (0..window.kernel[1]).all(|k| window.tap(1, x, k, xs[2]).is_some())
             };
-            // Rows of single pixels that lie as the input's do are one.
-            let flat = window.kernel == [1, 1] && window.strides == [1, 1] && window.pads == [0; 4];
-            let row = |pixel: usize| if flat { 0 } else { pixel / dims[2] };
             let channels = dims[3];
             let mut pixels: Vec<usize> = (0..count / channels).collect();
             if direction == Direction::Down {
                 pixels.reverse();
             }
             let (mut tiles, mut rest) = (Vec::new(), &pixels[..]);
-            while let [first, ..] = *rest {
-                let together = rest.iter().take(3).filter(|&&p| inside(p) && row(p) == row(first)).count();
+            while !rest.is_empty() {
+                let together = rest.iter().take(3).filter(|&&pixel| inside(pixel)).count();
                 let (tile, more) = rest.split_at(if together == 3 { 3 } else { 1 });
                 rest = more;
                 let element = |pixel: usize, channel: usize| pixel * channels + channel;
