@@ -26,6 +26,27 @@ impl Epilogue {
         self.low > -128 || self.high < 127
     }
 
+    /// Whether float32 outputs have bounds.
+    #[inline(always)]
+    pub(crate) fn bounds(&self) -> bool {
+        self.low != f32::NEG_INFINITY.to_bits() as i32 || self.high != f32::INFINITY.to_bits() as i32
+    }
+
+    /// Clamps `n` float32 outputs behind one another.
+    ///
+    /// # Safety
+    ///
+    /// They can be read and written.
+    #[inline(always)]
+    pub(crate) unsafe fn bound(&self, output: *mut f32, n: usize) {
+        let (low, high) = (f32::from_bits(self.low as u32), f32::from_bits(self.high as u32));
+        for o in 0..n {
+            let at = output.wrapping_add(o);
+            // SAFETY: one of the outputs.
+            unsafe { at.write(clamp(at.read(), low, high)) };
+        }
+    }
+
     /// Clamps `n` int8 outputs behind one another.
     ///
     /// # Safety

@@ -61,7 +61,7 @@ pub(crate) fn windows(spatial: &Spatial, images: u32, groups: [u32; 3], size: u3
 /// The most pixels that a walk in tiles is followed over.
 const FOLLOWED: u64 = 1 << 24;
 
-/// A walk over dense images of bytes, followed pixel by pixel.
+/// A walk over dense images, followed pixel by pixel.
 struct Followed<'a> {
     spatial: &'a Spatial,
     images: u32,
@@ -96,7 +96,14 @@ impl<'a> Followed<'a> {
             + corner(&rows, s.dilations[0]) * i64::from(s.input.row_pitch)
             + corner(&columns, s.dilations[1]) * i64::from(s.input.pixel_pitch);
         let whole = i64::from(self.images) * i64::from(s.input.image_pitch);
-        if self.up { at } else { whole - at - i64::from(s.input.channels) }
+        if self.up { at } else { whole - at - i64::from(s.input.pixel_pitch) }
+    }
+
+    /// Whether the window of that pixel is inside the image.
+    fn is_inside(&self, row: u64, x: u64) -> bool {
+        let s = self.spatial;
+        let (rows, columns) = (s.row_taps((row % u64::from(s.output.height)) as u32), s.column_taps(x as u32));
+        [rows.end - rows.first, columns.end - columns.first] == s.kernel
     }
 }
 
@@ -120,9 +127,67 @@ pub(crate) fn tiles(spatial: &Spatial, images: u32, together: u32, direction: Di
     Some(lag as u64)
 }
 
+/// The lag of a walk over pixels in raster order, or in reverse, that takes `together` at a time where as many follow one
+/// another with windows inside the image, else one. Of each tile, `channels` channels at a time, ascending, read all windows and then are written; then those
+/// that are left over, one by one, pixel by pixel. Elements of input and output have one size; images and `None` as for [`tiles`].
+pub(crate) fn tiles_in_parts(
+    spatial: &Spatial,
+    images: u32,
+    [together, part]: [u32; 2],
+    direction: Direction,
+) -> Option<u64> {
+    let walk = Followed::new(spatial, images, direction)?;
+    let (pitch, channels) = (i64::from(spatial.output.pixel_pitch), i64::from(spatial.output.channels));
+    let (size, part, width) = (pitch / channels, i64::from(part), u64::from(spatial.output.width));
+    let (parts, left) = (channels / part, channels % part);
+    let total = walk.each() * u64::from(images);
+    let place = |visit: u64| {
+        let number = if walk.up { visit } else { total - 1 - visit };
+        (number / width, number % width)
+    };
+    let lowest = |visit: u64| {
+        let (row, x) = place(visit);
+        walk.lowest(row, x)
+    };
+    let inside = |visit: u64| {
+        let (row, x) = place(visit);
+        walk.is_inside(row, x)
+    };
+    // How far along the walk `n` channels from `first` on reach.
+    let end = |visit: u64, first: i64, n: i64| {
+        visit as i64 * pitch + size * if walk.up { first + n } else { channels - first }
+    };
+    let (mut lag, mut later) = (0i64, i64::MAX);
+    // From the pixel visited last to the first.
+    let (mut visit, together) = (total, u64::from(together));
+    // Where the pixels inside begin that the last one is among, and where those end that are taken together.
+    let (mut begin, mut end_of_tiles) = (total, 0);
+    while visit > 0 {
+        if visit <= begin {
+            begin = (0..visit).rev().take_while(|&before| inside(before)).last().unwrap_or(visit);
+            end_of_tiles = visit - (visit - begin) % together;
+        }
+        let tile = if begin < visit && visit <= end_of_tiles { together } else { 1 };
+        visit -= tile;
+        let needed = |from: u64| (from..visit + tile).map(lowest).min().unwrap_or(i64::MAX);
+        let all = needed(visit);
+        // What parts write grows evenly, or shrinks, with their number: the first, and the last two, decide.
+        for number in [0, parts - 2, parts - 1].into_iter().filter(|number| *number >= 0) {
+            let own = if number + 1 < parts || left > 0 { all } else { i64::MAX };
+            lag = lag.max(end(visit + tile - 1, number * part, part).saturating_sub(own.min(later)));
+        }
+        for (pixel, channel) in (visit..visit + tile).flat_map(|pixel| (0..left).map(move |channel| (pixel, channel))) {
+            let own = needed(if channel + 1 < left { pixel } else { pixel + 1 });
+            lag = lag.max(end(pixel, parts * part + channel, 1).saturating_sub(own.min(later)));
+        }
+        later = later.min(all);
+    }
+    Some(lag as u64)
+}
+
 /// The lag of a walk over rows that are cut into stretches of `pixels` pixels from the left, and these into `channels` channels at
 /// a time, the last perhaps fewer, each channel its own input channel's: all that these read is read before the first of them is written.
-/// Elements, images and `None` as for [`tiles`].
+/// Elements of input and output have one size; images and `None` as for [`tiles`].
 pub(crate) fn stretches(
     spatial: &Spatial,
     images: u32,
@@ -163,6 +228,7 @@ fn parted(
     let rows = u64::from(images) * u64::from(spatial.output.height);
     let pixels = u64::from(pixels);
     let pitch = i64::from(spatial.output.pixel_pitch);
+    let size = pitch / i64::from(spatial.output.channels);
     let stretches = width.div_ceil(pixels);
     let (mut lag, mut later) = (0i64, i64::MAX);
     for visit in (0..rows * stretches).rev() {
@@ -174,8 +240,8 @@ fn parted(
         let far = if walk.up { row * width + own.end - 1 } else { rows * width - 1 - (row * width + own.start) };
         // What the parts write and need grows evenly with their number: the first, and the last two, decide.
         for part in [0, parts - 2, parts - 1].into_iter().filter(|part| *part >= 0) {
-            let next = if part + 1 < parts { lowest.saturating_add(begins(part + 1)) } else { i64::MAX };
-            let end = far as i64 * pitch + passed(part + 1);
+            let next = if part + 1 < parts { lowest.saturating_add(size * begins(part + 1)) } else { i64::MAX };
+            let end = far as i64 * pitch + size * passed(part + 1);
             lag = lag.max(end.saturating_sub(next.min(later)));
         }
         later = later.min(lowest);

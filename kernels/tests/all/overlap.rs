@@ -127,6 +127,52 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         22 | 27 => chunks(2 * dims[3]),
+        // Four channels of three pixels where as many follow one another with windows inside the image, else of one; channels that are left
+        // over one by one.
+        56 => {
+            let Op::Conv2d(op) = case.op else { unreachable!() };
+            let (xs, window) = (case.inputs[0].ty.shape.dims(), op.window(&case.inputs[1].ty));
+            let inside = |pixel: usize| {
+                let (y, x) = ((pixel / dims[2] % dims[1]) as u32, (pixel % dims[2]) as u32);
+                (0..window.kernel[0]).all(|k| window.tap(0, y, k, xs[1]).is_some())
+                    && (0..window.kernel[1]).all(|k| window.tap(1, x, k, xs[2]).is_some())
+            };
+            let channels = dims[3];
+            let mut pixels: Vec<usize> = (0..count / channels).collect();
+            if direction == Direction::Down {
+                pixels.reverse();
+            }
+            let (mut tiles, mut rest) = (Vec::new(), &pixels[..]);
+            while !rest.is_empty() {
+                let together = rest.iter().take(3).filter(|&&pixel| inside(pixel)).count();
+                let (tile, more) = rest.split_at(if together == 3 { 3 } else { 1 });
+                rest = more;
+                let element = |pixel: usize, channel: usize| pixel * channels + channel;
+                for four in 0..channels / 4 {
+                    let of = |&pixel: &usize| (4 * four..4 * four + 4).map(move |channel| element(pixel, channel));
+                    tiles.push(tile.iter().flat_map(of).collect());
+                }
+                for &pixel in tile {
+                    tiles.extend((channels / 4 * 4..channels).map(|channel| vec![element(pixel, channel)]));
+                }
+            }
+            tiles
+        }
+        // Four channels of a pixel, those that are left over one by one.
+        57 => {
+            let pixels = (0..count).collect::<Vec<_>>();
+            let parts = |pixel: &[usize]| {
+                let (fours, ones) = pixel.split_at(pixel.len() / 4 * 4);
+                [(fours, 4), (ones, 1)]
+                    .map(|(part, size)| part.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>())
+                    .concat()
+            };
+            let mut tiles: Vec<Vec<usize>> = pixels.chunks(dims[3]).flat_map(parts).collect();
+            if direction == Direction::Down {
+                tiles.reverse();
+            }
+            tiles
+        }
         // Four pixels.
         18 => chunks(4 * dims[3]),
         // Four channels of a stretch of a row, or eight.
@@ -194,11 +240,11 @@ fn tiles(number: u16, case: &Case, direction: Direction) -> Vec<Vec<usize>> {
             tiles
         }
         // Sixteen outputs of a vector, or four, or one, where fewer are left.
-        24 | 28 => {
+        24 | 28 | 58 => {
             let outputs = *dims.last().unwrap();
             let vectors = (0..count).collect::<Vec<_>>();
             let parts = |vector: &[usize]| {
-                let (sixteens, rest) = vector.split_at(outputs / 16 * 16);
+                let (sixteens, rest) = vector.split_at(if number == 58 { 0 } else { outputs / 16 * 16 });
                 let (fours, ones) = rest.split_at(rest.len() / 4 * 4);
                 [(sixteens, 16), (fours, 4), (ones, 1)]
                     .map(|(part, size)| part.chunks(size).map(<[usize]>::to_vec).collect::<Vec<_>>())

@@ -7,7 +7,8 @@ use kiln_kernels::table::kernel;
 use kiln_ops::{Op, Window2d};
 
 use crate::generate::{SHAPES, case};
-use crate::support::{Guarded, Random, scratch};
+use crate::rows::SUMS;
+use crate::support::{Guarded, Job, Random, scratch};
 
 /// The part of one axis: output `begin..end` needs input `first..end` with `pad` before it.
 struct Axis {
@@ -37,7 +38,7 @@ fn narrow(image: &mut Image, rows: (u32, u32), columns: (u32, u32)) -> usize {
 
 #[test]
 fn a_patch_equals_the_crop_of_the_whole() {
-    for number in [1, 2, 4, 5, 18, 32, 33, 35, 36] {
+    for number in [1, 2, 4, 5, 18, 32, 33, 35, 36, 56, 57] {
         let kernel = kernel(number).unwrap();
         let row = kernel.portable;
         for seed in 0..SHAPES {
@@ -80,7 +81,12 @@ fn a_patch_equals_the_crop_of_the_whole() {
 
             let element = if case.output.ty.dtype == DType::F32 { 4 } else { 1 };
             let channels = ys.dim(3) as usize * element;
-            let want = case.reference();
+            // Sums in another order than the reference's, or with other roundings, are still the same sums.
+            let want = if SUMS.contains(&number) {
+                Job::new(kernel, &row, &case, &prepared, Direction::Up).run(&[(0, prepared.rows)], &mut random)
+            } else {
+                case.reference()
+            };
             let got = output.bytes();
             for (pixel, (g, w)) in got.chunks(channels).zip(want.chunks(channels)).enumerate() {
                 let x = pixel as u32 % ys.dim(2);
