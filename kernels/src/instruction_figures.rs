@@ -65,7 +65,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 0.000, 0.000, 0.000, 261.666] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 94.064, 578.247, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 94.064, 578.247, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7-m
@@ -125,14 +125,14 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 0.000, 0.000, 0.000, 140.343] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7e-m
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 178.9,
+        step: 183.6,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
@@ -175,11 +175,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // max_pool_dsp_s8
             RowInstructions { number: 31, each: [1.045, 0.990, 0.478, 3.966, 97.330, 0.000, 0.000, 0.000, 194.096] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.798, 0.952, 40.734, 45.383, 110.044, 0.000, 73.639, 0.000, 271.038] },
+            RowInstructions { number: 32, each: [7.366, 0.033, 63.954, 51.167, 55.720, 0.372, 0.000, 0.000, 384.469] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.120, 0.010, 24.783, 75.659, 0.000, 4.663, 0.000, 1.364, 0.000] },
+            RowInstructions { number: 33, each: [25.837, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 32.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
+            RowInstructions { number: 34, each: [4.626, 0.000, 0.000, 101.933, 15.050, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
             RowInstructions { number: 35, each: [4.963, 0.000, 7.997, 35.343, 82.106, 0.000, 0.000, 0.000, 135.902] },
             // max_pool_f32
@@ -190,15 +190,21 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 73.734, 4.307, 0.000, 0.000, 0.000, 39.255] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 71.853, 51.281, 0.000, 0.000, 0.000, 45.735] },
+            // conv2d_fma_f32
+            RowInstructions { number: 56, each: [1.139, 0.322, 2.481, 6.866, 153.726, 0.000, 257.808, 0.000, 435.740] },
+            // depthwise_fma_f32
+            RowInstructions { number: 57, each: [2.151, 0.000, 1.750, 9.634, 242.364, 0.000, 0.000, 0.000, 322.803] },
+            // fully_connected_fma_f32
+            RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.459, 93.196, 0.000, 0.000, 0.000, 147.234] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8-m.main
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 178.9,
+        step: 183.6,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
@@ -241,11 +247,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // max_pool_dsp_s8
             RowInstructions { number: 31, each: [1.045, 0.990, 0.478, 3.966, 97.330, 0.000, 0.000, 0.000, 194.096] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.798, 0.955, 40.733, 43.356, 110.132, 0.000, 73.167, 0.000, 270.974] },
+            RowInstructions { number: 32, each: [7.379, 0.034, 63.430, 50.278, 54.531, 0.363, 0.000, 0.000, 380.024] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.120, 0.014, 24.781, 73.657, 0.000, 4.674, 0.000, 1.342, 0.000] },
+            RowInstructions { number: 33, each: [25.564, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
+            RowInstructions { number: 34, each: [4.624, 0.000, 0.000, 100.289, 14.725, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
             RowInstructions { number: 35, each: [4.962, 0.000, 7.998, 33.334, 82.124, 0.000, 0.000, 0.000, 136.101] },
             // max_pool_f32
@@ -256,15 +262,21 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
+            // conv2d_fma_f32
+            RowInstructions { number: 56, each: [1.139, 0.322, 2.481, 6.866, 153.726, 0.000, 257.808, 0.000, 435.740] },
+            // depthwise_fma_f32
+            RowInstructions { number: 57, each: [2.151, 0.000, 1.750, 9.634, 242.364, 0.000, 0.000, 0.000, 322.803] },
+            // fully_connected_fma_f32
+            RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.464, 93.247, 0.000, 0.000, 0.000, 147.064] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8.1-m.main
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 183.6,
+        step: 188.3,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.478, 4.722, 68.318, 57.412, 82.495, 0.156, 0.000, 0.000, 376.447] },
@@ -307,11 +319,11 @@ pub(crate) const FAMILIES: &[Family] = &[
             // max_pool_mve_s8
             RowInstructions { number: 26, each: [0.127, 0.000, 0.583, 1.558, 106.102, 3.869, 0.000, 0.000, 179.908] },
             // conv2d_f32
-            RowInstructions { number: 32, each: [7.798, 0.955, 40.733, 43.356, 110.132, 0.000, 73.167, 0.000, 270.974] },
+            RowInstructions { number: 32, each: [7.379, 0.034, 63.430, 50.278, 54.531, 0.363, 0.000, 0.000, 380.024] },
             // depthwise_f32
-            RowInstructions { number: 33, each: [6.120, 0.014, 24.781, 73.657, 0.000, 4.674, 0.000, 1.342, 0.000] },
+            RowInstructions { number: 33, each: [25.564, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
             // fully_connected_f32
-            RowInstructions { number: 34, each: [5.000, 0.000, 0.000, 30.000, 33.000, 0.000, 0.000, 0.000, 46.000] },
+            RowInstructions { number: 34, each: [4.624, 0.000, 0.000, 100.289, 14.725, 0.000, 0.000, 0.000, 0.000] },
             // average_pool_f32
             RowInstructions { number: 35, each: [4.962, 0.000, 7.998, 33.334, 82.124, 0.000, 0.000, 0.000, 136.101] },
             // max_pool_f32
@@ -322,8 +334,14 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 38, each: [0.000, 0.000, 0.000, 72.734, 4.308, 0.000, 0.000, 0.000, 39.235] },
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 70.855, 51.281, 0.000, 0.000, 0.000, 45.692] },
+            // conv2d_fma_f32
+            RowInstructions { number: 56, each: [1.139, 0.322, 2.481, 6.866, 153.726, 0.000, 257.808, 0.000, 435.740] },
+            // depthwise_fma_f32
+            RowInstructions { number: 57, each: [2.151, 0.000, 1.750, 9.634, 242.364, 0.000, 0.000, 0.000, 322.803] },
+            // fully_connected_fma_f32
+            RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.464, 93.247, 0.000, 0.000, 0.000, 147.064] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // rv32imc
@@ -383,7 +401,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 0.000, 0.000, 0.000, 263.666] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 41.117, 266.984, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 41.117, 266.984, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // aarch64
@@ -437,7 +455,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             // log_softmax_f32
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 0.000, 0.000, 0.000, 54.030] },
             // softmax_table_s8
-            RowInstructions { number: 56, each: [0.000, 0.000, 0.000, 28.073, 129.558, 0.000, 0.000, 0.000, 0.000] },
+            RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 28.073, 129.558, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
 ];

@@ -13,10 +13,12 @@ pub(super) const FAMILY: Family = Family {
     shared: &[
         ("kiln_kernels::add::fits", 182),
         ("kiln_kernels::blocks::Blocks::fit", 156),
-        ("kiln_kernels::conv2d::check", 224),
+        ("kiln_kernels::spatial::Spatial::taps_along", 156),
+        ("kiln_kernels::conv2d::check", 264),
         ("kiln_kernels::spatial::Spatial::check", 168),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 130),
         ("kiln_kernels::spatial::Image::fits", 246),
+        ("kiln_kernels::conv2d::check #2", 224),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 296),
         ("kiln_kernels::spatial::Spatial::check_backwards", 152),
         ("kiln_kernels::spatial::Spatial::windows_over", 124),
@@ -24,8 +26,6 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 320),
         ("kiln_kernels::vectors::fit_both", 84),
         ("kiln_kernels::vectors::fit", 102),
-        ("kiln_kernels::spatial::Spatial::taps_along", 156),
-        ("kiln_kernels::conv2d::check #2", 264),
         ("kiln_kernels::fully_connected::check", 196),
         ("kiln_kernels::scalar::assembly::finish", 92),
         ("kiln_kernels::map::MapParameters::parts", 142),
@@ -98,29 +98,29 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_tiled_biased_s8
-        RowBytes { number: 27, bytes: 2320, shared: &[3, 4, 5, 16, 45, 50, 64, 73] },
+        RowBytes { number: 27, bytes: 2320, shared: &[4, 5, 6, 16, 45, 50, 64, 73] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1826, shared: &[2, 3, 4, 5, 45, 50, 73] },
+        RowBytes { number: 23, bytes: 1826, shared: &[4, 5, 6, 7, 45, 50, 73] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 964, shared: &[2, 3, 4, 5, 13, 45, 50, 73] },
+        RowBytes { number: 2, bytes: 964, shared: &[2, 4, 5, 6, 7, 45, 50, 73] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 956, shared: &[2, 3, 4, 5, 13, 45, 50, 73] },
+        RowBytes { number: 1, bytes: 956, shared: &[2, 4, 5, 6, 7, 45, 50, 73] },
         // fully_connected_biased_s8
-        RowBytes { number: 28, bytes: 954, shared: &[12, 15, 16, 50] },
+        RowBytes { number: 28, bytes: 954, shared: &[14, 15, 16, 50] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 500, shared: &[12, 15, 50] },
+        RowBytes { number: 3, bytes: 500, shared: &[14, 15, 50] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 602, shared: &[3, 4, 5, 13, 45, 50, 73] },
+        RowBytes { number: 4, bytes: 602, shared: &[2, 4, 5, 6, 45, 50, 73] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 506, shared: &[3, 4, 5, 13, 45, 50, 73] },
+        RowBytes { number: 5, bytes: 506, shared: &[2, 4, 5, 6, 45, 50, 73] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 542, shared: &[0, 1, 50] },
         // add_s8
         RowBytes { number: 6, bytes: 678, shared: &[0, 1, 50] },
         // softmax_table_s8
-        RowBytes { number: 56, bytes: 428, shared: &[9, 11, 12, 48, 50] },
+        RowBytes { number: 59, bytes: 428, shared: &[11, 13, 14, 48, 50] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 564, shared: &[9, 10, 11, 12, 48, 50] },
+        RowBytes { number: 7, bytes: 564, shared: &[11, 12, 13, 14, 48, 50] },
         // copy
         RowBytes { number: 8, bytes: 346, shared: &[1, 50] },
         // transpose
@@ -132,23 +132,23 @@ pub(super) const FAMILY: Family = Family {
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 340, shared: &[1, 41, 48, 50, 59, 74] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1308, shared: &[9, 10, 11, 12, 48, 50, 51] },
+        RowBytes { number: 13, bytes: 1308, shared: &[11, 12, 13, 14, 48, 50, 51] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 792, shared: &[3, 4, 5, 13, 14, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
+        RowBytes { number: 33, bytes: 792, shared: &[2, 3, 4, 5, 6, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 822, shared: &[3, 4, 5, 13, 14, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
+        RowBytes { number: 32, bytes: 822, shared: &[2, 3, 4, 5, 6, 41, 45, 48, 50, 54, 65, 70, 73, 74, 75] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 576, shared: &[12, 41, 48, 50, 54, 65, 70, 74, 75] },
+        RowBytes { number: 34, bytes: 576, shared: &[14, 41, 48, 50, 54, 65, 70, 74, 75] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 500, shared: &[3, 4, 5, 13, 34, 45, 48, 50, 54, 55, 65, 70, 73, 75, 80, 81] },
+        RowBytes { number: 35, bytes: 500, shared: &[2, 4, 5, 6, 34, 45, 48, 50, 54, 55, 65, 70, 73, 75, 80, 81] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 508, shared: &[3, 4, 5, 13, 34, 45, 50, 65, 73, 75] },
+        RowBytes { number: 36, bytes: 508, shared: &[2, 4, 5, 6, 34, 45, 50, 65, 73, 75] },
         // add_f32
         RowBytes { number: 37, bytes: 278, shared: &[0, 1, 48, 50, 54, 65, 70, 75] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 300, shared: &[11, 12, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 80, 81] },
+        RowBytes { number: 38, bytes: 300, shared: &[13, 14, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 80, 81] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 288, shared: &[11, 12, 31, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 77, 80, 81] },
+        RowBytes { number: 39, bytes: 288, shared: &[13, 14, 31, 32, 33, 41, 48, 50, 54, 56, 59, 60, 63, 70, 72, 74, 75, 77, 80, 81] },
         // map_f32
         RowBytes { number: 40, bytes: 2752, shared: &[1, 17, 18, 19, 20, 21, 27, 35, 36, 37, 38, 41, 43, 44, 45, 48, 50, 54, 55, 56, 58, 59, 60, 63, 64, 65, 68, 69, 70, 72, 73, 74, 75, 77, 80, 81, 82, 83] },
         // map_i32
@@ -172,14 +172,14 @@ pub(super) const FAMILY: Family = Family {
         // random_f32
         RowBytes { number: 50, bytes: 670, shared: &[1, 24, 25, 26, 27, 28, 29, 30, 31, 39, 40, 41, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 59, 61, 62, 64, 66, 67, 70, 71, 72, 74, 76, 77, 78, 79, 80, 81] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1232, shared: &[4, 5, 6, 7, 8, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
+        RowBytes { number: 51, bytes: 1232, shared: &[5, 6, 8, 9, 10, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2508, shared: &[4, 5, 6, 7, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
+        RowBytes { number: 52, bytes: 2508, shared: &[5, 6, 8, 9, 41, 43, 45, 48, 50, 54, 58, 64, 70, 73, 74, 82, 83] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 758, shared: &[4, 5, 7, 8, 13, 45, 48, 50, 54, 55, 64, 70, 73, 80, 81] },
+        RowBytes { number: 53, bytes: 758, shared: &[2, 5, 6, 9, 10, 45, 48, 50, 54, 55, 64, 70, 73, 80, 81] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1084, shared: &[4, 5, 7, 8, 13, 45, 48, 50, 54, 64, 70, 73, 75] },
+        RowBytes { number: 54, bytes: 1084, shared: &[2, 5, 6, 9, 10, 45, 48, 50, 54, 64, 70, 73, 75] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 678, shared: &[3, 4, 5, 13, 45, 50, 73, 75] },
+        RowBytes { number: 55, bytes: 678, shared: &[2, 4, 5, 6, 45, 50, 73, 75] },
     ],
 };

@@ -13,10 +13,12 @@ pub(super) const FAMILY: Family = Family {
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
-        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::spatial::Spatial::taps_along", 128),
+        ("kiln_kernels::conv2d::check", 208),
         ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 138),
         ("kiln_kernels::spatial::Image::fits", 194),
+        ("kiln_kernels::conv2d::check #2", 176),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
         ("kiln_kernels::spatial::Spatial::check_backwards", 140),
         ("kiln_kernels::spatial::Spatial::windows_over", 104),
@@ -24,8 +26,6 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 282),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps_along", 128),
-        ("kiln_kernels::conv2d::check #2", 208),
         ("kiln_kernels::fully_connected::check", 172),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
@@ -87,29 +87,29 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_tiled_s8
-        RowBytes { number: 22, bytes: 2180, shared: &[3, 4, 5, 60] },
+        RowBytes { number: 22, bytes: 2180, shared: &[4, 5, 6, 60] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1790, shared: &[2, 3, 4, 5] },
+        RowBytes { number: 23, bytes: 1790, shared: &[4, 5, 6, 7] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 928, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 2, bytes: 928, shared: &[2, 4, 5, 6, 7] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 896, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 1, bytes: 896, shared: &[2, 4, 5, 6, 7] },
         // fully_connected_scalar_s8
-        RowBytes { number: 24, bytes: 772, shared: &[12, 15] },
+        RowBytes { number: 24, bytes: 772, shared: &[14, 15] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 486, shared: &[12, 15] },
+        RowBytes { number: 3, bytes: 486, shared: &[14, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 530, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 4, bytes: 530, shared: &[2, 4, 5, 6] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 496, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 5, bytes: 496, shared: &[2, 4, 5, 6] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 532, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 688, shared: &[0, 1] },
         // softmax_table_s8
-        RowBytes { number: 56, bytes: 408, shared: &[9, 11, 12] },
+        RowBytes { number: 59, bytes: 408, shared: &[11, 13, 14] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[9, 10, 11, 12] },
+        RowBytes { number: 7, bytes: 518, shared: &[11, 12, 13, 14] },
         // copy
         RowBytes { number: 8, bytes: 372, shared: &[1] },
         // transpose
@@ -121,23 +121,23 @@ pub(super) const FAMILY: Family = Family {
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 328, shared: &[1, 50, 52, 72] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[9, 10, 11, 12] },
+        RowBytes { number: 13, bytes: 1300, shared: &[11, 12, 13, 14] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 784, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 65, 66, 69] },
+        RowBytes { number: 33, bytes: 784, shared: &[2, 3, 4, 5, 6, 41, 50, 52, 65, 66, 69] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 814, shared: &[3, 4, 5, 13, 14, 41, 50, 52, 65, 66, 69] },
+        RowBytes { number: 32, bytes: 814, shared: &[2, 3, 4, 5, 6, 41, 50, 52, 65, 66, 69] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 568, shared: &[12, 41, 50, 52, 65, 66, 69] },
+        RowBytes { number: 34, bytes: 568, shared: &[14, 41, 50, 52, 65, 66, 69] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 464, shared: &[3, 4, 5, 13, 32, 41, 53, 65, 66, 69, 70, 71] },
+        RowBytes { number: 35, bytes: 464, shared: &[2, 4, 5, 6, 32, 41, 53, 65, 66, 69, 70, 71] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 474, shared: &[3, 4, 5, 13, 32, 65, 66] },
+        RowBytes { number: 36, bytes: 474, shared: &[2, 4, 5, 6, 32, 65, 66] },
         // add_f32
         RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 65, 66, 69] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 310, shared: &[11, 12, 30, 31, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
+        RowBytes { number: 38, bytes: 310, shared: &[13, 14, 30, 31, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 296, shared: &[11, 12, 29, 30, 31, 37, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
+        RowBytes { number: 39, bytes: 296, shared: &[13, 14, 29, 30, 31, 37, 41, 45, 48, 50, 52, 55, 65, 68, 69, 70, 71, 72] },
         // map_f32
         RowBytes { number: 40, bytes: 2690, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 52, 53, 55, 59, 60, 65, 66, 68, 69, 70, 71, 72] },
         // map_i32
@@ -161,14 +161,14 @@ pub(super) const FAMILY: Family = Family {
         // random_f32
         RowBytes { number: 50, bytes: 638, shared: &[1, 22, 23, 24, 25, 26, 27, 28, 29, 37, 38, 39, 40, 41, 45, 46, 49, 50, 51, 52, 53, 54, 56, 58, 60, 61, 62, 63, 64, 67, 69, 70, 71, 72] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1236, shared: &[4, 5, 6, 7, 8, 41, 43, 47, 50, 52, 60, 69] },
+        RowBytes { number: 51, bytes: 1236, shared: &[5, 6, 8, 9, 10, 41, 43, 47, 50, 52, 60, 69] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2492, shared: &[4, 5, 6, 7, 41, 43, 47, 50, 52, 60, 69] },
+        RowBytes { number: 52, bytes: 2492, shared: &[5, 6, 8, 9, 41, 43, 47, 50, 52, 60, 69] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 706, shared: &[4, 5, 7, 8, 13, 41, 53, 60, 69, 70, 71] },
+        RowBytes { number: 53, bytes: 706, shared: &[2, 5, 6, 9, 10, 41, 53, 60, 69, 70, 71] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1068, shared: &[4, 5, 7, 8, 13, 41, 60, 65, 69] },
+        RowBytes { number: 54, bytes: 1068, shared: &[2, 5, 6, 9, 10, 41, 60, 65, 69] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 670, shared: &[3, 4, 5, 13, 65] },
+        RowBytes { number: 55, bytes: 670, shared: &[2, 4, 5, 6, 65] },
     ],
 };

@@ -9,16 +9,23 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(18),
-    base: 1492,
+    base: 1500,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
-        ("kiln_kernels::arithmetic::Epilogue::clamp_at", 56),
-        ("kiln_kernels::arithmetic::Epilogue::clamp_pixels", 64),
-        ("kiln_kernels::conv2d::check", 176),
+        ("kiln_kernels::spatial::Spatial::taps_along", 132),
+        ("kiln_kernels::tile_fma::assembly::one", 212),
+        ("kiln_kernels::tile_fma::single", 116),
+        ("kiln_kernels::tile_fma::bound", 140),
+        ("kiln_kernels::tile_fma::assembly::raise", 78),
+        ("kiln_kernels::tile_fma::assembly::lower", 78),
+        ("kiln_kernels::conv2d::check", 208),
         ("kiln_kernels::spatial::Spatial::check", 160),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
         ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::arithmetic::Epilogue::clamp_at", 56),
+        ("kiln_kernels::arithmetic::Epilogue::clamp_pixels", 64),
+        ("kiln_kernels::conv2d::check #2", 176),
         ("kiln_kernels::pool2d_dsp::check", 44),
         ("kiln_kernels::pool2d::check", 56),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
@@ -28,9 +35,8 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 284),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps_along", 132),
         ("kiln_kernels::conv2d_paired::check_parts", 268),
-        ("kiln_kernels::conv2d::check #2", 208),
+        ("kiln_kernels::fully_connected::check", 186),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
         ("kiln_kernels::strided::Walk::new", 156),
@@ -75,94 +81,100 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_columns_s8
-        RowBytes { number: 29, bytes: 1692, shared: &[2, 3, 5, 6, 7, 18] },
+        RowBytes { number: 29, bytes: 1692, shared: &[9, 10, 11, 12, 13, 24] },
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 3298, shared: &[2, 3, 5, 6, 7, 17, 18, 59] },
+        RowBytes { number: 14, bytes: 3298, shared: &[2, 9, 10, 11, 12, 13, 24, 65] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2120, shared: &[3, 5, 6, 7] },
+        RowBytes { number: 15, bytes: 2120, shared: &[9, 10, 11, 13] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 934, shared: &[4, 5, 6, 7, 17] },
+        RowBytes { number: 2, bytes: 934, shared: &[2, 9, 10, 11, 14] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 902, shared: &[4, 5, 6, 7, 17] },
+        RowBytes { number: 1, bytes: 902, shared: &[2, 9, 10, 11, 14] },
         // fully_connected_paired_s8
-        RowBytes { number: 16, bytes: 1150, shared: &[3, 16] },
+        RowBytes { number: 16, bytes: 1150, shared: &[13, 23] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[16] },
+        RowBytes { number: 3, bytes: 656, shared: &[23] },
         // average_pool_dsp_s8
-        RowBytes { number: 30, bytes: 618, shared: &[5, 6, 7, 8, 9, 17] },
+        RowBytes { number: 30, bytes: 618, shared: &[2, 9, 10, 11, 15, 16] },
         // max_pool_dsp_s8
-        RowBytes { number: 31, bytes: 566, shared: &[5, 6, 7, 8, 9, 17] },
+        RowBytes { number: 31, bytes: 566, shared: &[2, 9, 10, 11, 15, 16] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 534, shared: &[5, 6, 7, 17] },
+        RowBytes { number: 4, bytes: 534, shared: &[2, 9, 10, 11] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 448, shared: &[5, 6, 7, 9, 17] },
+        RowBytes { number: 5, bytes: 448, shared: &[2, 9, 10, 11, 16] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 594, shared: &[0, 1] },
         // softmax_table_s8
-        RowBytes { number: 56, bytes: 408, shared: &[13, 15, 16] },
+        RowBytes { number: 59, bytes: 408, shared: &[20, 22, 23] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 512, shared: &[13, 14, 15, 16] },
+        RowBytes { number: 7, bytes: 512, shared: &[20, 21, 22, 23] },
         // copy
         RowBytes { number: 8, bytes: 372, shared: &[1] },
         // transpose
-        RowBytes { number: 9, bytes: 696, shared: &[59] },
+        RowBytes { number: 9, bytes: 696, shared: &[65] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 296, shared: &[1, 25] },
+        RowBytes { number: 10, bytes: 296, shared: &[1, 31] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[1, 25] },
+        RowBytes { number: 11, bytes: 324, shared: &[1, 31] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 344, shared: &[1] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1290, shared: &[13, 14, 15, 16] },
+        RowBytes { number: 13, bytes: 1290, shared: &[20, 21, 22, 23] },
+        // depthwise_fma_f32
+        RowBytes { number: 57, bytes: 1038, shared: &[2, 4, 5, 6, 7, 8, 9, 10, 11, 65] },
+        // conv2d_fma_f32
+        RowBytes { number: 56, bytes: 1446, shared: &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 65] },
+        // fully_connected_fma_f32
+        RowBytes { number: 58, bytes: 420, shared: &[3, 4, 5, 6, 7, 23, 25, 65] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 788, shared: &[5, 6, 7, 17, 19] },
+        RowBytes { number: 33, bytes: 788, shared: &[2, 8, 9, 10, 11] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 840, shared: &[5, 6, 7, 17, 19] },
+        RowBytes { number: 32, bytes: 840, shared: &[2, 8, 9, 10, 11] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 558, shared: &[16] },
+        RowBytes { number: 34, bytes: 372, shared: &[23, 25] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 480, shared: &[5, 6, 7, 17, 36] },
+        RowBytes { number: 35, bytes: 480, shared: &[2, 9, 10, 11, 42] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 484, shared: &[5, 6, 7, 17, 36] },
+        RowBytes { number: 36, bytes: 484, shared: &[2, 9, 10, 11, 42] },
         // add_f32
         RowBytes { number: 37, bytes: 274, shared: &[0, 1] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 306, shared: &[15, 16, 34, 35] },
+        RowBytes { number: 38, bytes: 306, shared: &[22, 23, 40, 41] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[15, 16, 33, 34, 35] },
+        RowBytes { number: 39, bytes: 298, shared: &[22, 23, 39, 40, 41] },
         // map_f32
-        RowBytes { number: 40, bytes: 2692, shared: &[1, 20, 21, 22, 23, 29, 37, 38, 39, 40, 41, 42, 43, 53, 59] },
+        RowBytes { number: 40, bytes: 2692, shared: &[1, 26, 27, 28, 29, 35, 43, 44, 45, 46, 47, 48, 49, 59, 65] },
         // map_i32
-        RowBytes { number: 41, bytes: 2596, shared: &[1, 20, 21, 22, 23, 38, 39, 40, 41, 42, 43, 53, 59] },
+        RowBytes { number: 41, bytes: 2596, shared: &[1, 26, 27, 28, 29, 44, 45, 46, 47, 48, 49, 59, 65] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6378, shared: &[1, 20, 21, 22, 23, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60] },
+        RowBytes { number: 42, bytes: 6378, shared: &[1, 26, 27, 28, 29, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3908, shared: &[1, 23, 41, 42, 59] },
+        RowBytes { number: 43, bytes: 3908, shared: &[1, 29, 47, 48, 65] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 370, shared: &[1] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[41, 42, 59] },
+        RowBytes { number: 45, bytes: 1248, shared: &[47, 48, 65] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[1, 23, 24, 43, 50, 59] },
+        RowBytes { number: 46, bytes: 632, shared: &[1, 29, 30, 49, 56, 65] },
         // scatter
-        RowBytes { number: 47, bytes: 960, shared: &[23, 24, 43, 50, 59] },
+        RowBytes { number: 47, bytes: 960, shared: &[29, 30, 49, 56, 65] },
         // concat
-        RowBytes { number: 48, bytes: 1436, shared: &[43, 50] },
+        RowBytes { number: 48, bytes: 1436, shared: &[49, 56] },
         // cast
         RowBytes { number: 49, bytes: 1490, shared: &[1] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[1, 26, 27, 28, 29, 30, 31, 32, 33, 44, 45, 46, 47, 48, 49, 51, 52, 54, 55, 56, 57, 58, 59, 60] },
+        RowBytes { number: 50, bytes: 680, shared: &[1, 32, 33, 34, 35, 36, 37, 38, 39, 50, 51, 52, 53, 54, 55, 57, 58, 60, 61, 62, 63, 64, 65, 66] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[6, 7, 10, 11, 12, 41, 42, 59] },
+        RowBytes { number: 51, bytes: 1212, shared: &[10, 11, 17, 18, 19, 47, 48, 65] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[6, 7, 10, 11, 41, 42, 59] },
+        RowBytes { number: 52, bytes: 2484, shared: &[10, 11, 17, 18, 47, 48, 65] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 722, shared: &[6, 7, 11, 12, 17, 59] },
+        RowBytes { number: 53, bytes: 722, shared: &[2, 10, 11, 18, 19, 65] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1024, shared: &[6, 7, 11, 12, 17, 59] },
+        RowBytes { number: 54, bytes: 1024, shared: &[2, 10, 11, 18, 19, 65] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 654, shared: &[5, 6, 7, 17] },
+        RowBytes { number: 55, bytes: 654, shared: &[2, 9, 10, 11] },
     ],
 };

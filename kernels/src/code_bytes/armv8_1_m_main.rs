@@ -9,21 +9,28 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(20),
-    base: 1488,
+    base: 1484,
     shared: &[
         ("kiln_kernels::add_affine::check", 46),
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
+        ("kiln_kernels::spatial::Spatial::taps_along", 132),
+        ("kiln_kernels::tile_fma::assembly::one", 212),
+        ("kiln_kernels::tile_fma::single", 116),
+        ("kiln_kernels::tile_fma::bound", 136),
+        ("kiln_kernels::tile_fma::assembly::raise", 78),
+        ("kiln_kernels::tile_fma::assembly::lower", 78),
+        ("kiln_kernels::conv2d::check", 208),
+        ("kiln_kernels::spatial::Spatial::check", 160),
+        ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
+        ("kiln_kernels::spatial::Image::fits", 196),
         ("kiln_kernels::pixels::Pixels::settle", 64),
         ("kiln_kernels::pixels::Pixels::enter", 190),
         ("kiln_kernels::pixels::Pixels::go_on", 84),
         ("kiln_kernels::arithmetic::Epilogue::clamp_at", 56),
         ("kiln_kernels::arithmetic::Epilogue::clamp_pixels", 64),
         ("kiln_kernels::pixels::Pixels::begin", 324),
-        ("kiln_kernels::conv2d::check", 176),
-        ("kiln_kernels::spatial::Spatial::check", 160),
-        ("kiln_kernels::spatial::Spatial::axis_is_sound", 142),
-        ("kiln_kernels::spatial::Image::fits", 196),
+        ("kiln_kernels::conv2d::check #2", 176),
         ("kiln_kernels::pool2d::check", 56),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 216),
         ("kiln_kernels::spatial::Spatial::check_backwards", 140),
@@ -32,8 +39,7 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 280),
         ("kiln_kernels::vectors::fit_both", 90),
         ("kiln_kernels::vectors::fit", 80),
-        ("kiln_kernels::spatial::Spatial::taps_along", 132),
-        ("kiln_kernels::conv2d::check #2", 208),
+        ("kiln_kernels::fully_connected::check", 186),
         ("kiln_kernels::map::MapParameters::parts", 104),
         ("kiln_kernels::map::Parts::layout", 128),
         ("kiln_kernels::pool2d::check_s8", 12),
@@ -79,29 +85,29 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_mve_s8
-        RowBytes { number: 18, bytes: 3094, shared: &[3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 53] },
+        RowBytes { number: 18, bytes: 3094, shared: &[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 59] },
         // conv2d_paired_s8
-        RowBytes { number: 14, bytes: 2912, shared: &[3, 4, 5, 6, 7, 8, 10, 11, 12, 21, 53] },
+        RowBytes { number: 14, bytes: 2912, shared: &[3, 10, 11, 12, 13, 14, 15, 16, 17, 18, 59] },
         // depthwise_mve_s8
-        RowBytes { number: 19, bytes: 2528, shared: &[7, 10, 11, 12, 21] },
+        RowBytes { number: 19, bytes: 2528, shared: &[3, 10, 11, 12, 17] },
         // depthwise_paired_s8
-        RowBytes { number: 15, bytes: 2136, shared: &[7, 10, 11, 12] },
+        RowBytes { number: 15, bytes: 2136, shared: &[10, 11, 12, 17] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 934, shared: &[9, 10, 11, 12, 21] },
+        RowBytes { number: 2, bytes: 934, shared: &[3, 10, 11, 12, 19] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 902, shared: &[9, 10, 11, 12, 21] },
+        RowBytes { number: 1, bytes: 902, shared: &[3, 10, 11, 12, 19] },
         // fully_connected_mve_s8
-        RowBytes { number: 20, bytes: 706, shared: &[7, 20, 53] },
+        RowBytes { number: 20, bytes: 706, shared: &[17, 27, 59] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 656, shared: &[20] },
+        RowBytes { number: 3, bytes: 656, shared: &[27] },
         // average_pool_mve_s8
-        RowBytes { number: 25, bytes: 558, shared: &[10, 11, 12, 13, 21, 25] },
+        RowBytes { number: 25, bytes: 558, shared: &[3, 10, 11, 12, 20, 31] },
         // max_pool_mve_s8
-        RowBytes { number: 26, bytes: 494, shared: &[10, 11, 12, 13, 21, 25] },
+        RowBytes { number: 26, bytes: 494, shared: &[3, 10, 11, 12, 20, 31] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 534, shared: &[10, 11, 12, 21] },
+        RowBytes { number: 4, bytes: 534, shared: &[3, 10, 11, 12] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 448, shared: &[10, 11, 12, 13, 21] },
+        RowBytes { number: 5, bytes: 448, shared: &[3, 10, 11, 12, 20] },
         // add_mve_s8
         RowBytes { number: 21, bytes: 274, shared: &[0, 1, 2] },
         // add_affine_s8
@@ -109,68 +115,74 @@ pub(super) const FAMILY: Family = Family {
         // add_s8
         RowBytes { number: 6, bytes: 594, shared: &[1, 2] },
         // softmax_table_s8
-        RowBytes { number: 56, bytes: 408, shared: &[17, 19, 20] },
+        RowBytes { number: 59, bytes: 408, shared: &[24, 26, 27] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 518, shared: &[17, 18, 19, 20] },
+        RowBytes { number: 7, bytes: 518, shared: &[24, 25, 26, 27] },
         // copy
         RowBytes { number: 8, bytes: 372, shared: &[2] },
         // transpose
-        RowBytes { number: 9, bytes: 696, shared: &[53] },
+        RowBytes { number: 9, bytes: 696, shared: &[59] },
         // quantize_f32_s8
-        RowBytes { number: 10, bytes: 312, shared: &[2, 29] },
+        RowBytes { number: 10, bytes: 312, shared: &[2, 35] },
         // requantize_s8
-        RowBytes { number: 11, bytes: 324, shared: &[2, 29] },
+        RowBytes { number: 11, bytes: 324, shared: &[2, 35] },
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 344, shared: &[2] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1300, shared: &[17, 18, 19, 20] },
+        RowBytes { number: 13, bytes: 1300, shared: &[24, 25, 26, 27] },
+        // depthwise_fma_f32
+        RowBytes { number: 57, bytes: 1038, shared: &[3, 5, 6, 7, 8, 9, 10, 11, 12, 59] },
+        // conv2d_fma_f32
+        RowBytes { number: 56, bytes: 1446, shared: &[3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 59] },
+        // fully_connected_fma_f32
+        RowBytes { number: 58, bytes: 420, shared: &[4, 5, 6, 7, 8, 27, 28, 59] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 784, shared: &[10, 11, 12, 21, 22] },
+        RowBytes { number: 33, bytes: 784, shared: &[3, 9, 10, 11, 12] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 836, shared: &[10, 11, 12, 21, 22] },
+        RowBytes { number: 32, bytes: 836, shared: &[3, 9, 10, 11, 12] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 554, shared: &[20] },
+        RowBytes { number: 34, bytes: 368, shared: &[27, 28] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 476, shared: &[10, 11, 12, 21, 40] },
+        RowBytes { number: 35, bytes: 476, shared: &[3, 10, 11, 12, 46] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 480, shared: &[10, 11, 12, 21, 40] },
+        RowBytes { number: 36, bytes: 480, shared: &[3, 10, 11, 12, 46] },
         // add_f32
         RowBytes { number: 37, bytes: 270, shared: &[1, 2] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 302, shared: &[19, 20, 38, 39] },
+        RowBytes { number: 38, bytes: 302, shared: &[26, 27, 44, 45] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 298, shared: &[19, 20, 37, 38, 39] },
+        RowBytes { number: 39, bytes: 298, shared: &[26, 27, 43, 44, 45] },
         // map_f32
-        RowBytes { number: 40, bytes: 2648, shared: &[2, 23, 24, 26, 27, 33, 41, 42, 43, 44, 50, 51, 52, 53, 54] },
+        RowBytes { number: 40, bytes: 2648, shared: &[2, 29, 30, 32, 33, 39, 47, 48, 49, 50, 56, 57, 58, 59, 60] },
         // map_i32
-        RowBytes { number: 41, bytes: 2592, shared: &[2, 23, 24, 26, 27, 42, 43, 44, 50, 51, 52, 53, 54] },
+        RowBytes { number: 41, bytes: 2592, shared: &[2, 29, 30, 32, 33, 48, 49, 50, 56, 57, 58, 59, 60] },
         // map_math_f32
-        RowBytes { number: 42, bytes: 6314, shared: &[2, 23, 24, 26, 27, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 61, 62, 63, 64] },
+        RowBytes { number: 42, bytes: 6314, shared: &[2, 29, 30, 32, 33, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 67, 68, 69, 70] },
         // reduce_f32
-        RowBytes { number: 43, bytes: 3764, shared: &[2, 27, 51, 53, 54] },
+        RowBytes { number: 43, bytes: 3764, shared: &[2, 33, 57, 59, 60] },
         // arg_max_f32
         RowBytes { number: 44, bytes: 372, shared: &[2] },
         // matmul_f32
-        RowBytes { number: 45, bytes: 1248, shared: &[51, 53, 54] },
+        RowBytes { number: 45, bytes: 1248, shared: &[57, 59, 60] },
         // strided
-        RowBytes { number: 46, bytes: 632, shared: &[2, 27, 28, 52, 53, 60] },
+        RowBytes { number: 46, bytes: 632, shared: &[2, 33, 34, 58, 59, 66] },
         // scatter
-        RowBytes { number: 47, bytes: 960, shared: &[27, 28, 52, 53, 60] },
+        RowBytes { number: 47, bytes: 960, shared: &[33, 34, 58, 59, 66] },
         // concat
-        RowBytes { number: 48, bytes: 1438, shared: &[52, 60] },
+        RowBytes { number: 48, bytes: 1438, shared: &[58, 66] },
         // cast
         RowBytes { number: 49, bytes: 1466, shared: &[2] },
         // random_f32
-        RowBytes { number: 50, bytes: 680, shared: &[2, 30, 31, 32, 33, 34, 35, 36, 37, 45, 46, 47, 48, 49, 53, 55, 56, 57, 58, 59, 61, 62, 63, 64] },
+        RowBytes { number: 50, bytes: 680, shared: &[2, 36, 37, 38, 39, 40, 41, 42, 43, 51, 52, 53, 54, 55, 59, 61, 62, 63, 64, 65, 67, 68, 69, 70] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1212, shared: &[11, 12, 14, 15, 16, 51, 53, 54] },
+        RowBytes { number: 51, bytes: 1212, shared: &[11, 12, 21, 22, 23, 57, 59, 60] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2484, shared: &[11, 12, 14, 15, 51, 53, 54] },
+        RowBytes { number: 52, bytes: 2484, shared: &[11, 12, 21, 22, 57, 59, 60] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 722, shared: &[11, 12, 15, 16, 21, 53] },
+        RowBytes { number: 53, bytes: 722, shared: &[3, 11, 12, 22, 23, 59] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1044, shared: &[11, 12, 15, 16, 21, 53] },
+        RowBytes { number: 54, bytes: 1044, shared: &[3, 11, 12, 22, 23, 59] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 654, shared: &[10, 11, 12, 21] },
+        RowBytes { number: 55, bytes: 654, shared: &[3, 10, 11, 12] },
     ],
 };

@@ -13,10 +13,12 @@ pub(super) const FAMILY: Family = Family {
     shared: &[
         ("kiln_kernels::add::fits", 206),
         ("kiln_kernels::blocks::Blocks::fit", 124),
-        ("kiln_kernels::conv2d::check", 220),
+        ("kiln_kernels::spatial::Spatial::taps_along", 138),
+        ("kiln_kernels::conv2d::check", 244),
         ("kiln_kernels::spatial::Spatial::check", 214),
         ("kiln_kernels::spatial::Spatial::axis_is_sound", 118),
         ("kiln_kernels::spatial::Image::fits", 218),
+        ("kiln_kernels::conv2d::check #2", 220),
         ("kiln_kernels::conv2d_grad::Conv2dGradParameters::weights_fit", 196),
         ("kiln_kernels::spatial::Spatial::check_backwards", 194),
         ("kiln_kernels::spatial::Spatial::windows_over", 102),
@@ -24,8 +26,6 @@ pub(super) const FAMILY: Family = Family {
         ("kiln_kernels::softmax::exp", 328),
         ("kiln_kernels::vectors::fit_both", 104),
         ("kiln_kernels::vectors::fit", 86),
-        ("kiln_kernels::spatial::Spatial::taps_along", 138),
-        ("kiln_kernels::conv2d::check #2", 244),
         ("kiln_kernels::fully_connected::check", 202),
         ("kiln_kernels::map::MapParameters::parts", 122),
         ("kiln_kernels::map::Parts::layout", 116),
@@ -87,29 +87,29 @@ pub(super) const FAMILY: Family = Family {
     ],
     rows: &[
         // conv2d_tiled_s8
-        RowBytes { number: 22, bytes: 2826, shared: &[3, 4, 5, 51] },
+        RowBytes { number: 22, bytes: 2826, shared: &[4, 5, 6, 51] },
         // depthwise_scalar_s8
-        RowBytes { number: 23, bytes: 1770, shared: &[2, 3, 4, 5] },
+        RowBytes { number: 23, bytes: 1770, shared: &[4, 5, 6, 7] },
         // depthwise_s8
-        RowBytes { number: 2, bytes: 950, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 2, bytes: 950, shared: &[2, 4, 5, 6, 7] },
         // conv2d_s8
-        RowBytes { number: 1, bytes: 1056, shared: &[2, 3, 4, 5, 13] },
+        RowBytes { number: 1, bytes: 1056, shared: &[2, 4, 5, 6, 7] },
         // fully_connected_scalar_s8
-        RowBytes { number: 24, bytes: 1944, shared: &[12, 15] },
+        RowBytes { number: 24, bytes: 1944, shared: &[14, 15] },
         // fully_connected_s8
-        RowBytes { number: 3, bytes: 576, shared: &[12, 15] },
+        RowBytes { number: 3, bytes: 576, shared: &[14, 15] },
         // average_pool_s8
-        RowBytes { number: 4, bytes: 590, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 4, bytes: 590, shared: &[2, 4, 5, 6] },
         // max_pool_s8
-        RowBytes { number: 5, bytes: 552, shared: &[3, 4, 5, 13] },
+        RowBytes { number: 5, bytes: 552, shared: &[2, 4, 5, 6] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 558, shared: &[0, 1] },
         // add_s8
         RowBytes { number: 6, bytes: 742, shared: &[0, 1] },
         // softmax_table_s8
-        RowBytes { number: 56, bytes: 614, shared: &[9, 11, 12] },
+        RowBytes { number: 59, bytes: 614, shared: &[11, 13, 14] },
         // softmax_s8
-        RowBytes { number: 7, bytes: 776, shared: &[9, 10, 11, 12] },
+        RowBytes { number: 7, bytes: 776, shared: &[11, 12, 13, 14] },
         // copy
         RowBytes { number: 8, bytes: 432, shared: &[1] },
         // transpose
@@ -121,23 +121,23 @@ pub(super) const FAMILY: Family = Family {
         // dequantize_s8_f32
         RowBytes { number: 12, bytes: 430, shared: &[1, 39, 56, 58] },
         // log_softmax_s8
-        RowBytes { number: 13, bytes: 1788, shared: &[9, 10, 11, 12] },
+        RowBytes { number: 13, bytes: 1788, shared: &[11, 12, 13, 14] },
         // depthwise_f32
-        RowBytes { number: 33, bytes: 834, shared: &[3, 4, 5, 13, 14, 49, 53, 56, 58, 67, 71] },
+        RowBytes { number: 33, bytes: 834, shared: &[2, 3, 4, 5, 6, 49, 53, 56, 58, 67, 71] },
         // conv2d_f32
-        RowBytes { number: 32, bytes: 884, shared: &[3, 4, 5, 13, 14, 49, 53, 56, 58, 67, 71] },
+        RowBytes { number: 32, bytes: 884, shared: &[2, 3, 4, 5, 6, 49, 53, 56, 58, 67, 71] },
         // fully_connected_f32
-        RowBytes { number: 34, bytes: 654, shared: &[12, 49, 53, 56, 58, 67, 71] },
+        RowBytes { number: 34, bytes: 654, shared: &[14, 49, 53, 56, 58, 67, 71] },
         // average_pool_f32
-        RowBytes { number: 35, bytes: 554, shared: &[3, 4, 5, 13, 33, 40, 41, 43, 49, 53, 67, 71] },
+        RowBytes { number: 35, bytes: 554, shared: &[2, 4, 5, 6, 33, 40, 41, 43, 49, 53, 67, 71] },
         // max_pool_f32
-        RowBytes { number: 36, bytes: 548, shared: &[3, 4, 5, 13, 33, 53, 71] },
+        RowBytes { number: 36, bytes: 548, shared: &[2, 4, 5, 6, 33, 53, 71] },
         // add_f32
         RowBytes { number: 37, bytes: 348, shared: &[0, 1, 49, 53, 67, 71] },
         // softmax_f32
-        RowBytes { number: 38, bytes: 356, shared: &[11, 12, 31, 32, 39, 40, 41, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
+        RowBytes { number: 38, bytes: 356, shared: &[13, 14, 31, 32, 39, 40, 41, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
         // log_softmax_f32
-        RowBytes { number: 39, bytes: 360, shared: &[11, 12, 30, 31, 32, 39, 40, 41, 42, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
+        RowBytes { number: 39, bytes: 360, shared: &[13, 14, 30, 31, 32, 39, 40, 41, 42, 47, 49, 56, 58, 63, 65, 67, 68, 71] },
         // map_f32
         RowBytes { number: 40, bytes: 3282, shared: &[1, 16, 17, 18, 19, 20, 26, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 49, 51, 53, 54, 55, 56, 58, 63, 65, 67, 68, 71] },
         // map_i32
@@ -161,14 +161,14 @@ pub(super) const FAMILY: Family = Family {
         // random_f32
         RowBytes { number: 50, bytes: 788, shared: &[1, 23, 24, 25, 26, 27, 28, 29, 30, 38, 39, 40, 41, 42, 43, 47, 48, 49, 50, 51, 52, 56, 57, 58, 59, 60, 61, 62, 64, 66, 67, 69, 70, 72] },
         // conv2d_input_grad_f32
-        RowBytes { number: 51, bytes: 1334, shared: &[4, 5, 6, 7, 8, 44, 45, 49, 51, 56, 58, 67] },
+        RowBytes { number: 51, bytes: 1334, shared: &[5, 6, 8, 9, 10, 44, 45, 49, 51, 56, 58, 67] },
         // conv2d_weight_grad_f32
-        RowBytes { number: 52, bytes: 2932, shared: &[4, 5, 6, 7, 44, 45, 49, 51, 56, 58, 67] },
+        RowBytes { number: 52, bytes: 2932, shared: &[5, 6, 8, 9, 44, 45, 49, 51, 56, 58, 67] },
         // average_pool_grad_f32
-        RowBytes { number: 53, bytes: 846, shared: &[4, 5, 7, 8, 13, 40, 41, 43, 49, 51, 67] },
+        RowBytes { number: 53, bytes: 846, shared: &[2, 5, 6, 9, 10, 40, 41, 43, 49, 51, 67] },
         // max_pool_grad_f32
-        RowBytes { number: 54, bytes: 1098, shared: &[4, 5, 7, 8, 13, 49, 51, 67, 71] },
+        RowBytes { number: 54, bytes: 1098, shared: &[2, 5, 6, 9, 10, 49, 51, 67, 71] },
         // max_pool_pick_f32
-        RowBytes { number: 55, bytes: 732, shared: &[3, 4, 5, 13, 71] },
+        RowBytes { number: 55, bytes: 732, shared: &[2, 4, 5, 6, 71] },
     ],
 };

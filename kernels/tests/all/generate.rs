@@ -39,8 +39,8 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         17 => suited(number, || add(DType::I8, random)),
         16 => suited(number, || fully_connected(DType::I8, random)),
         22 | 27 => suited(number, || conv2d(DType::I8, random)),
-        18 => suited(number, || wide_conv2d(random)),
-        19 => suited(number, || single_depthwise(random)),
+        18 => suited(number, || wide_conv2d(DType::I8, random)),
+        19 => suited(number, || single_depthwise(DType::I8, random)),
         20 => suited(number, || fully_connected(DType::I8, random)),
         21 => suited(number, || add(DType::I8, random)),
         25 | 30 => suited(number, || wide_pool(PoolKind::Average, random)),
@@ -71,8 +71,8 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         53 => gradients::average_pool(random),
         54 => gradients::max_pool(random),
         55 => gradients::max_pool_pick(random),
-        56 => tamed(suited(number, || conv2d(DType::F32, random)), random),
-        57 => tamed(suited(number, || depthwise(DType::F32, random)), random),
+        56 => tamed(suited(number, || wide_conv2d(DType::F32, random)), random),
+        57 => tamed(suited(number, || single_depthwise(DType::F32, random)), random),
         58 => tamed(suited(number, || fully_connected(DType::F32, random)), random),
         59 => suited(number, || softmax(DType::I8, random)),
         96 => training::matmul(random),
@@ -263,11 +263,11 @@ fn three_columns(random: &mut Random) -> Case {
 }
 
 /// One group, of channels that may be many or come in sixteens.
-fn wide_conv2d(random: &mut Random) -> Case {
+fn wide_conv2d(dtype: DType, random: &mut Random) -> Case {
     first(|| {
         let (few, many) = (random.size(1, most(9)), random.size(1, most(40)));
         let inputs = random.pick(&[few, many, 16, 32]);
-        convolution(DType::I8, 1, inputs, random.size(4, most(19)), random)
+        convolution(dtype, 1, inputs, random.size(4, most(19)), random)
     })
 }
 
@@ -290,15 +290,15 @@ fn depthwise_3x3(random: &mut Random) -> Case {
 }
 
 /// One output a channel: windows of any form, or of 3 by 3 over images that may be wide, of many channels.
-fn single_depthwise(random: &mut Random) -> Case {
+fn single_depthwise(dtype: DType, random: &mut Random) -> Case {
     if random.one_in(3) {
-        return first(|| convolution(DType::I8, random.size(1, most(20)), 1, 1, random));
+        return first(|| convolution(dtype, random.size(1, most(20)), 1, 1, random));
     }
     first(|| {
         let strides = [random.size(1, 3), random.size(1, 3)];
         let (pads, groups) = (pads([3; 2], [1; 2], random), random.size(1, most(28)));
         let op = Conv2d { strides, dilations: [1; 2], pads, groups, activation: activation(random) };
-        convolved(DType::I8, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
+        convolved(dtype, op, [3; 2], [random.size(1, most(6)), random.size(1, most(52))], 1, 1, random)
     })
 }
 
