@@ -12,7 +12,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         target: TargetId(16),
         run: 0.0,
-        step: 239.8,
+        step: 243.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [15.245, 0.000, 18.714, 118.155, 250.641, 0.000, 0.000, 0.000, 0.000] },
@@ -66,13 +66,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 2419.356, 471.829, 0.000, 0.000, 0.000, 261.666] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 94.064, 578.247, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [6.881, 0.000, 114.842, 34.709, 0.000, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [92.265, 0.000, 248.841, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7-m
     Family {
         target: TargetId(17),
         run: 0.0,
-        step: 171.3,
+        step: 174.0,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [11.931, 0.000, 11.653, 58.602, 101.736, 0.000, 0.000, 0.000, 0.000] },
@@ -126,13 +130,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1485.550, 248.721, 0.000, 0.000, 0.000, 140.343] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [6.002, 0.000, 19.009, 22.999, 62.641, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [66.868, 0.000, 162.677, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv7e-m
     Family {
         target: TargetId(18),
         run: 0.0,
-        step: 183.6,
+        step: 187.0,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
@@ -198,13 +206,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.459, 93.196, 0.000, 0.000, 0.000, 147.234] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [5.002, 0.000, 19.008, 23.000, 63.653, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [5.052, 0.000, 11.718, 15.254, 31.953, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8-m.main
     Family {
         target: TargetId(19),
         run: 0.0,
-        step: 183.6,
+        step: 187.0,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.795, 5.704, 45.122, 68.738, 101.609, 0.000, 32.891, 0.000, 265.449] },
@@ -270,13 +282,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.464, 93.247, 0.000, 0.000, 0.000, 147.064] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [5.002, 0.000, 19.008, 23.000, 63.653, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [5.052, 0.000, 9.722, 15.257, 31.996, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // armv8.1-m.main
     Family {
         target: TargetId(20),
         run: 0.0,
-        step: 188.3,
+        step: 191.5,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.478, 4.722, 68.318, 57.412, 82.495, 0.156, 0.000, 0.000, 376.447] },
@@ -342,13 +358,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 58, each: [1.377, 0.000, 0.000, 10.464, 93.247, 0.000, 0.000, 0.000, 147.064] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 37.058, 206.644, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [5.002, 0.000, 19.008, 23.000, 63.653, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [5.052, 0.000, 9.722, 15.257, 31.996, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // rv32imc
     Family {
         target: TargetId(32),
         run: 0.0,
-        step: 185.6,
+        step: 188.2,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [13.921, 0.000, 12.789, 61.686, 103.712, 0.000, 0.000, 0.000, 0.000] },
@@ -402,13 +422,17 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 1406.099, 187.733, 0.000, 0.000, 0.000, 263.666] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 41.117, 266.984, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [5.000, 0.000, 15.486, 16.997, 56.132, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [60.125, 0.000, 149.970, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
     // aarch64
     Family {
         target: TargetId(48),
-        run: 2.0,
-        step: 143.0,
+        run: 0.0,
+        step: 146.3,
         rows: &[
             // conv2d_s8
             RowInstructions { number: 1, each: [5.910, 5.379, 38.077, 47.283, 91.959, 0.000, 59.596, 0.000, 193.017] },
@@ -456,6 +480,10 @@ pub(crate) const FAMILIES: &[Family] = &[
             RowInstructions { number: 39, each: [0.000, 0.000, 0.000, 75.682, 39.292, 0.000, 0.000, 0.000, 54.030] },
             // softmax_table_s8
             RowInstructions { number: 59, each: [0.000, 0.000, 0.000, 28.073, 129.558, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_s8
+            RowInstructions { number: 60, each: [5.050, 0.000, 13.695, 17.261, 22.520, 0.000, 0.000, 0.000, 0.000] },
+            // average_part_f32
+            RowInstructions { number: 61, each: [5.000, 0.000, 6.000, 14.000, 34.000, 0.000, 0.000, 0.000, 0.000] },
         ],
     },
 ];

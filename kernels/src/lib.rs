@@ -17,6 +17,7 @@ mod add;
 mod add_affine;
 mod add_mve;
 mod arithmetic;
+mod average_part;
 mod blocks;
 mod cast;
 #[cfg(feature = "host")]
@@ -113,6 +114,7 @@ pub mod parameters {
     pub use crate::add::{AddF32Parameters, AddS8Parameters, Scaling};
     pub use crate::add_affine::AddAffineParameters;
     pub use crate::arithmetic::Epilogue;
+    pub use crate::average_part::AveragePartParameters;
     pub use crate::blocks::Blocks;
     pub use crate::cast::CastParameters;
     pub use crate::conv2d::Conv2dParameters;

@@ -39,7 +39,7 @@ pub const MAX_POOL_F32: Row =
     unsafe { Row::new(36, 4, 0, check::<MaxF32>, run::<MaxF32>) };
 
 /// From the taps of a window to one output.
-trait Reduce {
+pub(crate) trait Reduce {
     type Element: Copy;
     type State: Copy;
     /// What the number of taps is to its outputs.
@@ -47,11 +47,15 @@ trait Reduce {
     const SIZE: u32;
     const START: Self::State;
     fn taps(count: u32) -> Self::Taps;
+    /// The same for states that may not be of so many taps.
+    fn any_taps(count: u32) -> Self::Taps {
+        Self::taps(count)
+    }
     fn take(state: Self::State, x: Self::Element) -> Self::State;
     fn finish(state: Self::State, taps: Self::Taps, bounds: &Epilogue) -> Self::Element;
 }
 
-struct AverageS8;
+pub(crate) struct AverageS8;
 
 /// The most taps whose sum one product of 32 bits divides exactly: half of their number added, it is at most 128.5 times that number, of
 /// which 128.5 times the square has to be below 2^24.
@@ -86,6 +90,11 @@ impl Reduce for AverageS8 {
     fn taps(count: u32) -> (u32, u32) {
         // Other CPUs divide in one instruction.
         (count, if cfg!(kiln_armv6m) { inverse(count) } else { 0 })
+    }
+
+    #[inline(always)]
+    fn any_taps(count: u32) -> (u32, u32) {
+        (count, 0)
     }
 
     #[inline(always)]
@@ -125,7 +134,7 @@ fn clamp_to(x: f32, bounds: &Epilogue) -> f32 {
     clamp(x, f32::from_bits(bounds.low as u32), f32::from_bits(bounds.high as u32))
 }
 
-struct AverageF32;
+pub(crate) struct AverageF32;
 
 impl Reduce for AverageF32 {
     type Element = f32;

@@ -186,6 +186,7 @@ references! {
     AVERAGE_POOL2D_GRAD => AveragePool2dGrad, "average_pool2d_grad";
     MAX_POOL2D_GRAD => MaxPool2dGrad, "max_pool2d_grad";
     MAX_POOL2D_PICK => MaxPool2dPick, "max_pool2d_pick";
+    AVERAGE_POOL2D_PART => AveragePool2dPart, "average_pool2d_part";
     ADD => Add, "add";
     MAP => Map, "map";
     FUSED => Fused, "fused";
@@ -241,7 +242,9 @@ mod host {
             }
             Op::Add(_) | Op::Quantize(_) => all.filter(int8).all(plain),
             // Every case that has a meaning in int8 has a kernel.
-            Op::Pool2d(_) | Op::Softmax(_) | Op::LogSoftmax(_) => all.filter(int8).count() == 0,
+            Op::Pool2d(_) | Op::AveragePool2dPart(_) | Op::Softmax(_) | Op::LogSoftmax(_) => {
+                all.filter(int8).count() == 0
+            }
             _ => true,
         }
     }

@@ -15,7 +15,8 @@ pub struct Workload {
     pub products: f64,
     /// Taps on padding.
     pub padding: f64,
-    /// Stretches that lie side by side in memory: rows of a window for each output element, lines of a transposition.
+    /// Stretches that lie side by side in memory: rows of a window for each output element, lines of a transposition. Of the last part of an
+    /// average, the outputs that are divided.
     pub lines: f64,
     /// Output elements; bytes where they are only copied.
     pub outputs: f64,
@@ -43,6 +44,10 @@ impl Workload {
                 Some(w) => windows(&conv.window(w), images, f64::from(w.shape.last()), plain),
                 None => plain,
             },
+            Op::AveragePool2dPart(part) => {
+                let lines = if part.last { outputs } else { 0.0 };
+                Workload { products: elements(x), lines, ..plain }
+            }
             Op::Pool2d(pool) => windows(&pool.window(), images, 1.0, plain),
             Op::FullyConnected(_) => {
                 let columns = inputs.get(1).map_or(0.0, |w| f64::from(w.shape.last()));

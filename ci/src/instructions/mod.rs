@@ -180,7 +180,7 @@ const LAYER_ZEROS: u64 = 3;
 /// What goes into models has no more zeros than a sensor gives.
 const NO_ZEROS: u64 = u64::MAX;
 
-/// Inputs that take all values of int8, or float32 from -1 to 1 with every `zeros`th of them 0. Bytes that count up would be
+/// Inputs that take all values of int8, int32 such as sums of them, or float32 from -1 to 1 with every `zeros`th of them 0. Bytes that count up would be
 /// floats near zero and near infinity, which arithmetic in software cuts short as well.
 fn inputs(graph: &Graph, entry: &PlannedEntry, zeros: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -192,6 +192,7 @@ fn inputs(graph: &Graph, entry: &PlannedEntry, zeros: u64) -> Vec<u8> {
             match ty.dtype {
                 DType::F32 if i % zeros == zeros - 1 => bytes.extend(0.0f32.to_le_bytes()),
                 DType::F32 => bytes.extend((number as f32 / 127.0).to_le_bytes()),
+                DType::I32 => bytes.extend((number * 100).to_le_bytes()),
                 _ => bytes.push(number as u8),
             }
         }

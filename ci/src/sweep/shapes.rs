@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use kiln_core::{DType, TensorType};
-use kiln_ops::{Activation, Add, Conv2d, FullyConnected, Op, Pool2d, PoolKind, Softmax, same_padding};
+use kiln_ops::{
+    Activation, Add, AveragePool2dPart, Conv2d, FullyConnected, Op, Pool2d, PoolKind, Softmax, same_padding,
+};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 
 /// What a layer may hold, so that emulated boards have room for some: elements of an image, weights, and products.
@@ -75,6 +77,7 @@ impl Layer {
         } else if matches!(self.op, Op::Add(_)) {
             types.push(ty(&self.image)?);
         }
+        types.extend(self.sums()?);
         let Ok(output) = self.op.output(&types) else { return Ok(false) };
         let (image, output) = (types.first().map_or(0, elements), elements(&output));
         let weights: u64 = self.weights.iter().map(|&d| u64::from(d)).product();
@@ -84,6 +87,13 @@ impl Layer {
         };
         let small = [image, output].iter().all(|&n| (1..=u64::from(ELEMENTS)).contains(&n));
         Ok(small && weights <= u64::from(WEIGHTS) && output * each <= PRODUCTS)
+    }
+
+    /// The sums above a part of an average.
+    fn sums(&self) -> Result<Option<TensorType>> {
+        let Op::AveragePool2dPart(_) = self.op else { return Ok(None) };
+        let channels = self.image.last().copied().unwrap_or(0);
+        tensor_type(DType::I32, &[1, 1, 1, channels]).context("too many dimensions").map(Some)
     }
 
     /// Bytes of images, at most, and of constants.
@@ -128,7 +138,12 @@ impl Layer {
             let spread = (taps as f32).sqrt() * 5_000.0 * scale * 0.01 / 100.0;
             output = Quant::per_tensor(spread * random.between(0.3, 3.0), random.zero_point());
         }
-        if matches!(self.op, Op::Pool2d(_)) {
+        if let Some(sums) = self.sums()? {
+            let id = graph.add_input(format!("s{number}"), sums, Quant::default());
+            graph.entries[0].inputs.push(id);
+            inputs.push(id);
+        }
+        if matches!(self.op, Op::Pool2d(_) | Op::AveragePool2dPart(_)) {
             output = Quant::per_tensor(scale, zero);
         }
         if matches!(self.op, Op::Softmax(_)) {
@@ -200,12 +215,19 @@ fn pool(random: &mut Random, seed: Random) -> Layer {
     let most = kernel.map(|k| k.saturating_sub(1).min(2));
     let pads = if random.below(2) == 0 { [0; 4] } else { [most[0], most[1], most[0].min(1), most[1].min(1)] };
     let activation = random.activation();
+    let image = vec![1, size[0], size[1], channels];
+    if seed.0.is_multiple_of(4) {
+        let taps = size[0] * size[1] + kernel[0];
+        let part = AveragePool2dPart { taps, last: seed.0.is_multiple_of(8), activation };
+        let name = format!("part of an average {}x{}x{channels}, {part:?}", size[0], size[1]);
+        return Layer { name, op: part.into(), image, weights: Vec::new(), random: seed };
+    }
     let name = format!(
         "{kind:?} pool {}x{}x{channels}, window {}x{}, stride {}x{}, padding {pads:?}, {activation:?}",
         size[0], size[1], kernel[0], kernel[1], strides[0], strides[1]
     );
     let op = Pool2d { kind, kernel, strides, pads, activation }.into();
-    Layer { name, op, image: vec![1, size[0], size[1], channels], weights: Vec::new(), random: seed }
+    Layer { name, op, image, weights: Vec::new(), random: seed }
 }
 
 /// A sum, or now and then a softmax.

@@ -15,6 +15,7 @@
 
 mod activation;
 mod arg;
+mod average_pool2d_part;
 mod broadcast;
 #[cfg(feature = "host")]
 mod build;
@@ -44,6 +45,7 @@ mod words;
 
 pub use activation::Activation;
 pub use arg::{Arg, ArgMut, QuantRef};
+pub use average_pool2d_part::AveragePool2dPart;
 pub use broadcast::{Expand, broadcast, position, strides};
 #[cfg(feature = "host")]
 pub use build::{Build, Differential, Gradients};
@@ -236,6 +238,8 @@ operators! {
     35 => MaxPool2dGrad,
     /// What lies where a maximum pool found its maxima.
     36 => MaxPool2dPick,
+    /// The average of an image, some rows at a time.
+    37 => AveragePool2dPart,
     /// A function of each element.
     65 => Map,
     /// A chain of functions of each element.

@@ -221,6 +221,7 @@ structures! {
     AveragePool2dGrad { pool, size }
     MaxPool2dGrad { pool }
     MaxPool2dPick { pool }
+    AveragePool2dPart { taps, last, activation }
     Map { function }
     Fused { dtype, shape }
 }

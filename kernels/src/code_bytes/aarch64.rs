@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(48),
-    base: 6732,
+    base: 2632,
     shared: &[
         ("kiln_kernels::add::fits", 276),
         ("kiln_kernels::blocks::Blocks::fit", 108),
@@ -40,9 +40,9 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 416),
         ("libm::math::scalbn::scalbnf", 140),
         ("kiln_kernels::pool2d::check", 88),
-        ("core::iter::traits::iterator::Iterator::all", 216),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 124),
         ("kiln_kernels::map::Machine<A>::read", 488),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 124),
+        ("core::iter::traits::iterator::Iterator::all", 216),
     ],
     rows: &[
         // depthwise_s8
@@ -55,6 +55,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 752, shared: &[2, 4, 5, 6] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 708, shared: &[2, 4, 5, 6] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 636, shared: &[14] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 520, shared: &[0, 1] },
         // add_s8
@@ -85,6 +87,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 624, shared: &[2, 4, 5, 6, 28] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 628, shared: &[2, 4, 5, 6, 28] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 552, shared: &[14] },
         // add_f32
         RowBytes { number: 37, bytes: 260, shared: &[0, 1] },
         // softmax_f32
@@ -94,7 +98,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 3136, shared: &[1, 15, 16, 17, 18, 23, 29, 30, 31] },
         // map_i32
-        RowBytes { number: 41, bytes: 3692, shared: &[1, 15, 16, 17, 18, 29, 30] },
+        RowBytes { number: 41, bytes: 3692, shared: &[1, 15, 16, 17, 18, 30, 31] },
         // map_math_f32
         RowBytes { number: 42, bytes: 7720, shared: &[1, 15, 16, 17, 18, 21, 22, 23, 24, 25, 26, 27, 29, 30, 31] },
         // reduce_f32

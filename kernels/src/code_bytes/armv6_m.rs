@@ -46,10 +46,10 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 468),
         ("libm::math::scalbn::scalbnf", 120),
         ("kiln_kernels::pool2d::check", 46),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 80),
-        ("kiln_kernels::lanes::common", 72),
         ("core::iter::traits::iterator::Iterator::all", 216),
+        ("kiln_kernels::lanes::common", 72),
         ("kiln_kernels::map::Machine<A>::read", 444),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 80),
         ("__aeabi_dmul", 10),
         ("compiler_builtins::float::mul::__muldf3", 824),
         ("compiler_builtins::float::mul::__mulsf3", 416),
@@ -113,6 +113,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 602, shared: &[2, 4, 5, 6, 45, 50, 73] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 506, shared: &[2, 4, 5, 6, 45, 50, 73] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 530, shared: &[14, 45, 50, 73] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 542, shared: &[0, 1, 50] },
         // add_s8
@@ -143,6 +145,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 500, shared: &[2, 4, 5, 6, 34, 45, 48, 50, 54, 55, 65, 70, 73, 75, 80, 81] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 508, shared: &[2, 4, 5, 6, 34, 45, 50, 65, 73, 75] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 462, shared: &[14, 48, 50, 54, 55, 65, 70, 75, 80, 81] },
         // add_f32
         RowBytes { number: 37, bytes: 278, shared: &[0, 1, 48, 50, 54, 65, 70, 75] },
         // softmax_f32
@@ -152,7 +156,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 2752, shared: &[1, 17, 18, 19, 20, 21, 27, 35, 36, 37, 38, 41, 43, 44, 45, 48, 50, 54, 55, 56, 58, 59, 60, 63, 64, 65, 68, 69, 70, 72, 73, 74, 75, 77, 80, 81, 82, 83] },
         // map_i32
-        RowBytes { number: 41, bytes: 2714, shared: &[1, 17, 18, 19, 20, 21, 35, 36, 37, 43, 44, 45, 50, 58, 64, 68, 73, 82, 83] },
+        RowBytes { number: 41, bytes: 2714, shared: &[1, 17, 18, 19, 20, 21, 35, 36, 38, 43, 44, 45, 50, 58, 64, 68, 73, 82, 83] },
         // map_math_f32
         RowBytes { number: 42, bytes: 7288, shared: &[1, 17, 18, 19, 20, 21, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83] },
         // reduce_f32

@@ -44,9 +44,9 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 490),
         ("libm::math::scalbn::scalbnf", 114),
         ("kiln_kernels::pool2d::check", 52),
-        ("kiln_kernels::map::Machine<A>::read", 394),
-        ("core::iter::traits::iterator::Iterator::all", 270),
         ("kiln_kernels::lanes::common", 82),
+        ("core::iter::traits::iterator::Iterator::all", 270),
+        ("kiln_kernels::map::Machine<A>::read", 394),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("__aeabi_fcmpeq", 56),
         ("__aeabi_d2f", 310),
@@ -102,6 +102,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 530, shared: &[2, 4, 5, 6] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 496, shared: &[2, 4, 5, 6] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 482, shared: &[14] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 532, shared: &[0, 1] },
         // add_s8
@@ -132,6 +134,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 464, shared: &[2, 4, 5, 6, 32, 41, 53, 65, 66, 69, 70, 71] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 474, shared: &[2, 4, 5, 6, 32, 65, 66] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 442, shared: &[14, 41, 53, 65, 66, 69, 70, 71] },
         // add_f32
         RowBytes { number: 37, bytes: 298, shared: &[0, 1, 41, 65, 66, 69] },
         // softmax_f32
@@ -141,7 +145,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 2690, shared: &[1, 16, 17, 18, 19, 25, 33, 34, 35, 36, 37, 41, 42, 43, 44, 45, 47, 48, 50, 52, 53, 55, 59, 60, 65, 66, 68, 69, 70, 71, 72] },
         // map_i32
-        RowBytes { number: 41, bytes: 2606, shared: &[1, 16, 17, 18, 19, 34, 35, 36, 42, 43, 44, 47, 60] },
+        RowBytes { number: 41, bytes: 2606, shared: &[1, 16, 17, 18, 19, 33, 34, 36, 42, 43, 44, 47, 60] },
         // map_math_f32
         RowBytes { number: 42, bytes: 7294, shared: &[1, 16, 17, 18, 19, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72] },
         // reduce_f32

@@ -54,9 +54,9 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
         ("kiln_kernels::pool2d::check #2", 52),
-        ("kiln_kernels::map::Machine<A>::read", 408),
-        ("core::iter::traits::iterator::Iterator::all", 308),
         ("kiln_kernels::lanes::common", 82),
+        ("core::iter::traits::iterator::Iterator::all", 308),
+        ("kiln_kernels::map::Machine<A>::read", 408),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("__aeabi_memcpy4", 156),
         ("compiler_builtins::mem::memcpy", 730),
@@ -102,6 +102,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 534, shared: &[2, 9, 10, 11] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 448, shared: &[2, 9, 10, 11, 16] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 486, shared: &[23] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
@@ -138,6 +140,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 480, shared: &[2, 9, 10, 11, 42] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 484, shared: &[2, 9, 10, 11, 42] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 426, shared: &[23] },
         // add_f32
         RowBytes { number: 37, bytes: 274, shared: &[0, 1] },
         // softmax_f32
@@ -147,7 +151,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 2692, shared: &[1, 26, 27, 28, 29, 35, 43, 44, 45, 46, 47, 48, 49, 59, 65] },
         // map_i32
-        RowBytes { number: 41, bytes: 2596, shared: &[1, 26, 27, 28, 29, 44, 45, 46, 47, 48, 49, 59, 65] },
+        RowBytes { number: 41, bytes: 2596, shared: &[1, 26, 27, 28, 29, 43, 44, 46, 47, 48, 49, 59, 65] },
         // map_math_f32
         RowBytes { number: 42, bytes: 6378, shared: &[1, 26, 27, 28, 29, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66] },
         // reduce_f32

@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(20),
-    base: 1484,
+    base: 1480,
     shared: &[
         ("kiln_kernels::add_affine::check", 46),
         ("kiln_kernels::add::fits", 160),
@@ -58,10 +58,10 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
         ("kiln_kernels::pool2d::check #2", 52),
-        ("kiln_kernels::map::Machine<A>::read", 408),
-        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("kiln_kernels::lanes::common", 82),
+        ("kiln_kernels::map::Machine<A>::read", 408),
         ("core::iter::traits::iterator::Iterator::all", 308),
+        ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
         ("__aeabi_dcmpun", 48),
         ("__aeabi_i2d", 92),
         ("__aeabi_dcmpeq", 80),
@@ -108,6 +108,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 534, shared: &[3, 10, 11, 12] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 448, shared: &[3, 10, 11, 12, 20] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 486, shared: &[27] },
         // add_mve_s8
         RowBytes { number: 21, bytes: 274, shared: &[0, 1, 2] },
         // add_affine_s8
@@ -146,6 +148,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 476, shared: &[3, 10, 11, 12, 46] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 480, shared: &[3, 10, 11, 12, 46] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 422, shared: &[27] },
         // add_f32
         RowBytes { number: 37, bytes: 270, shared: &[1, 2] },
         // softmax_f32
@@ -155,7 +159,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 2648, shared: &[2, 29, 30, 32, 33, 39, 47, 48, 49, 50, 56, 57, 58, 59, 60] },
         // map_i32
-        RowBytes { number: 41, bytes: 2592, shared: &[2, 29, 30, 32, 33, 48, 49, 50, 56, 57, 58, 59, 60] },
+        RowBytes { number: 41, bytes: 2592, shared: &[2, 29, 30, 32, 33, 47, 49, 50, 56, 57, 58, 59, 60] },
         // map_math_f32
         RowBytes { number: 42, bytes: 6314, shared: &[2, 29, 30, 32, 33, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 67, 68, 69, 70] },
         // reduce_f32

@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(19),
-    base: 1496,
+    base: 1500,
     shared: &[
         ("kiln_kernels::add::fits", 160),
         ("kiln_kernels::blocks::Blocks::fit", 96),
@@ -54,10 +54,10 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 364),
         ("libm::math::scalbn::scalbnf", 120),
         ("kiln_kernels::pool2d::check #2", 52),
-        ("kiln_kernels::lanes::common", 82),
         ("kiln_kernels::map::Machine<A>::read", 408),
         ("core::iter::traits::iterator::Iterator::all", 308),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 66),
+        ("kiln_kernels::lanes::common", 82),
         ("__aeabi_dcmpun", 48),
         ("__aeabi_i2d", 92),
         ("__aeabi_dcmpeq", 80),
@@ -102,6 +102,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 534, shared: &[2, 9, 10, 11] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 448, shared: &[2, 9, 10, 11, 16] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 486, shared: &[23] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 508, shared: &[0, 1] },
         // add_s8
@@ -138,6 +140,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 476, shared: &[2, 9, 10, 11, 42] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 480, shared: &[2, 9, 10, 11, 42] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 422, shared: &[23] },
         // add_f32
         RowBytes { number: 37, bytes: 270, shared: &[0, 1] },
         // softmax_f32
@@ -147,7 +151,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 2648, shared: &[1, 26, 27, 28, 29, 35, 43, 44, 45, 46, 52, 53, 54, 55, 56] },
         // map_i32
-        RowBytes { number: 41, bytes: 2592, shared: &[1, 26, 27, 28, 29, 43, 45, 46, 52, 53, 54, 55, 56] },
+        RowBytes { number: 41, bytes: 2592, shared: &[1, 26, 27, 28, 29, 44, 45, 46, 52, 53, 54, 55, 56] },
         // map_math_f32
         RowBytes { number: 42, bytes: 6314, shared: &[1, 26, 27, 28, 29, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 63, 64, 65, 66] },
         // reduce_f32

@@ -9,7 +9,7 @@ use crate::code::{Family, RowBytes};
 #[rustfmt::skip]
 pub(super) const FAMILY: Family = Family {
     target: TargetId(32),
-    base: 1690,
+    base: 1688,
     shared: &[
         ("kiln_kernels::add::fits", 206),
         ("kiln_kernels::blocks::Blocks::fit", 124),
@@ -45,10 +45,10 @@ pub(super) const FAMILY: Family = Family {
         ("libm::math::expf::expf", 626),
         ("libm::math::scalbn::scalbnf", 164),
         ("kiln_kernels::pool2d::check", 60),
-        ("kiln_kernels::lanes::common", 72),
-        ("core::iter::traits::iterator::Iterator::all", 242),
         ("<core::slice::iter::Iter<T> as core::iter::traits::iterator::Iterator>::all", 110),
+        ("kiln_kernels::lanes::common", 72),
         ("kiln_kernels::map::Machine<A>::read", 446),
+        ("core::iter::traits::iterator::Iterator::all", 242),
         ("__eqsf2", 68),
         ("__floatsisf", 168),
         ("__divsf3", 8),
@@ -102,6 +102,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 4, bytes: 590, shared: &[2, 4, 5, 6] },
         // max_pool_s8
         RowBytes { number: 5, bytes: 552, shared: &[2, 4, 5, 6] },
+        // average_part_s8
+        RowBytes { number: 60, bytes: 540, shared: &[14] },
         // add_affine_s8
         RowBytes { number: 17, bytes: 558, shared: &[0, 1] },
         // add_s8
@@ -132,6 +134,8 @@ pub(super) const FAMILY: Family = Family {
         RowBytes { number: 35, bytes: 554, shared: &[2, 4, 5, 6, 33, 40, 41, 43, 49, 53, 67, 71] },
         // max_pool_f32
         RowBytes { number: 36, bytes: 548, shared: &[2, 4, 5, 6, 33, 53, 71] },
+        // average_part_f32
+        RowBytes { number: 61, bytes: 538, shared: &[14, 40, 41, 43, 49, 53, 67, 71] },
         // add_f32
         RowBytes { number: 37, bytes: 348, shared: &[0, 1, 49, 53, 67, 71] },
         // softmax_f32
@@ -141,7 +145,7 @@ pub(super) const FAMILY: Family = Family {
         // map_f32
         RowBytes { number: 40, bytes: 3282, shared: &[1, 16, 17, 18, 19, 20, 26, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 49, 51, 53, 54, 55, 56, 58, 63, 65, 67, 68, 71] },
         // map_i32
-        RowBytes { number: 41, bytes: 3016, shared: &[1, 16, 17, 18, 19, 20, 34, 35, 36, 44, 45, 46, 51, 54] },
+        RowBytes { number: 41, bytes: 3016, shared: &[1, 16, 17, 18, 19, 20, 34, 35, 37, 44, 45, 46, 51, 54] },
         // map_math_f32
         RowBytes { number: 42, bytes: 9560, shared: &[1, 16, 17, 18, 19, 20, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72] },
         // reduce_f32

@@ -2,8 +2,8 @@
 
 use kiln_core::{DType, Shape, TensorType};
 use kiln_ops::{
-    Activation, Add, Conv2d, Copy, Dequantize, FullyConnected, LOG_SOFTMAX_OUTPUT, LogSoftmax, Op, Pool2d, PoolKind,
-    Quantize, Softmax, Transpose,
+    Activation, Add, AveragePool2dPart, Conv2d, Copy, Dequantize, FullyConnected, LOG_SOFTMAX_OUTPUT, LogSoftmax, Op,
+    Pool2d, PoolKind, Quantize, Softmax, Transpose,
 };
 
 use crate::support::{Case, Random, Tensor};
@@ -75,6 +75,8 @@ pub(crate) fn case(number: u16, random: &mut Random) -> Case {
         57 => tamed(suited(number, || single_depthwise(DType::F32, random)), random),
         58 => tamed(suited(number, || fully_connected(DType::F32, random)), random),
         59 => suited(number, || softmax(DType::I8, random)),
+        60 => average_part(DType::I8, random),
+        61 => average_part(DType::F32, random),
         96 => training::matmul(random),
         97 => tamed(fully_connected(DType::F32, random), random),
         98 => tamed(suited(number, || conv2d(DType::F32, random)), random),
@@ -332,6 +334,23 @@ fn dense(dtype: DType, [columns, outputs]: [u32; 2], random: &mut Random) -> Cas
 
 pub(crate) fn pool(kind: PoolKind, dtype: DType, random: &mut Random) -> Case {
     pool_of(kind, dtype, 9, random)
+}
+
+/// Rows of an image, with sums above them or without.
+fn average_part(dtype: DType, random: &mut Random) -> Case {
+    first(|| {
+        let [n, h, w, c] = [2, 4, 5, 9].map(|size| random.size(1, most(size)));
+        let (last, activation) = (random.one_in(2), activation(random));
+        let mut inputs = vec![tensor(dtype, &[n, h, w, c], random)];
+        if random.one_in(2) {
+            let (sum, count) = (if dtype == DType::I8 { DType::I32 } else { dtype }, (n * c) as usize);
+            inputs.push(training::plain(ty(sum, &[n, 1, 1, c]), values(sum, count, random)));
+        }
+        let taps = h * w + random.size(0, 300);
+        let op = Op::from(AveragePool2dPart { taps, last, activation });
+        let output = output(op, &inputs, random)?;
+        Some(Case { op, inputs, output })
+    })
 }
 
 /// A pool over more channels than a vector has.

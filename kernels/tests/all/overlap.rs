@@ -296,6 +296,10 @@ fn lag_by_brute_force(case: &Case, tiles: &[Vec<usize>], direction: Direction) -
             }
         }
         Op::Pool2d(op) => windows(op.window(), &|o| o),
+        Op::AveragePool2dPart(_) => {
+            let kernel = [x.shape.dim(1), x.shape.dim(2)];
+            windows(kiln_ops::Window2d { kernel, strides: [1; 2], dilations: [1; 2], pads: [0; 4] }, &|o| o);
+        }
         Op::FullyConnected(_) => {
             let w = &case.inputs[1].ty.shape;
             let (outputs, inputs) = (w.dim(0) as i64, w.dim(1) as i64);

@@ -35,6 +35,24 @@ impl Uses<'_> {
         outer.then_some((index, node, concat.axis))
     }
 
+    /// The nodes of an average that is taken part by part, in order.
+    fn parts(&self, index: usize, last: &Node) -> Option<Vec<usize>> {
+        let part = |node: &Node| match node.op {
+            Op::AveragePool2dPart(part) => Some(part),
+            _ => None,
+        };
+        part(last).filter(|part| part.last)?;
+        let (mut parts, mut node) = (vec![index], last);
+        while let Some(&above) = node.inputs.get(1) {
+            let (index, before) = self.node(above)?;
+            part(before).filter(|part| !part.last && self.readers(above) == 1)?;
+            parts.push(index);
+            node = before;
+        }
+        parts.reverse();
+        Some(parts)
+    }
+
     /// The pieces of a concatenation in order, those of inner ones among them, and the nodes of these.
     fn pieces(&self, node: &Node, axis: u8, others: &mut Vec<usize>) -> Vec<ValueId> {
         let mut pieces = Vec::new();
@@ -73,6 +91,7 @@ struct Walk<'a> {
     source: Option<ValueId>,
     slices: HashMap<ValueId, Rows>,
     pieces: HashMap<ValueId, Rows>,
+    sums: HashSet<ValueId>,
     places: Vec<usize>,
     /// Pieces of each image, in order.
     images: HashMap<ValueId, Vec<ValueId>>,
@@ -134,7 +153,8 @@ impl Walk<'_> {
             return None;
         }
         for &input in &node.inputs {
-            if !matches!(self.uses.graph.value(input).source, Source::Constant(_)) {
+            let there = matches!(self.uses.graph.value(input).source, Source::Constant(_));
+            if !there && !self.sums.contains(&input) {
                 // A piece is read through slices, by its image's concatenation.
                 (!self.pieces.contains_key(&input)).then_some(())?;
                 self.follow(input)?;
@@ -183,12 +203,12 @@ pub(crate) fn find(graph: &Graph, entry: &Entry, feed: Option<ValueId>) -> Vec<S
 }
 
 fn stretch(uses: &Uses<'_>, index: usize, node: &Node) -> Option<Stretch> {
-    let (_, _, axis) = uses.rows_together(node.output)?;
     let mut walk = Walk {
         uses,
         source: None,
         slices: HashMap::new(),
         pieces: HashMap::new(),
+        sums: HashSet::new(),
         places: Vec::new(),
         images: HashMap::new(),
         chain: Vec::new(),
@@ -196,9 +216,17 @@ fn stretch(uses: &Uses<'_>, index: usize, node: &Node) -> Option<Stretch> {
         seen: HashSet::new(),
         depth: 0,
     };
-    walk.image(node.output, node, axis)?;
+    let pieces = if let Some((_, _, axis)) = uses.rows_together(node.output) {
+        walk.image(node.output, node, axis)?;
+        walk.images.get(&node.output)?.clone()
+    } else {
+        let parts = uses.parts(index, node)?;
+        let pieces: Vec<ValueId> = parts.iter().map(|&part| uses.entry.nodes[part].output).collect();
+        walk.sums = pieces.iter().copied().filter(|&sums| sums != node.output).collect();
+        pieces
+    };
     let mut chains = Vec::new();
-    for piece in walk.images.get(&node.output)?.clone() {
+    for piece in pieces {
         walk.own.clear();
         walk.follow(piece)?;
         chains.push(std::mem::take(&mut walk.chain));
@@ -206,8 +234,8 @@ fn stretch(uses: &Uses<'_>, index: usize, node: &Node) -> Option<Stretch> {
     let source = walk.source?;
     let lies = matches!(uses.graph.value(source).source, Source::Input | Source::Node)
         && uses.node(source).is_none_or(|(_, node)| node.op.effect() == Effect::Fresh);
-    let Walk { slices, pieces, places, .. } = walk;
-    let found = Stretch { source, fed: false, chains, slices, pieces, result: index, places };
+    let Walk { slices, pieces, sums, places, .. } = walk;
+    let found = Stretch { source, fed: false, chains, slices, pieces, sums, result: index, places };
     // Nothing else may read what is not there as a whole.
     let nodes: HashSet<usize> = found.inner().chain([index]).collect();
     let mut within: HashMap<ValueId, usize> = HashMap::new();

@@ -49,6 +49,9 @@ impl Lowering<'_> {
         };
         let result = entry.nodes[stretch.result].output;
         let output = self.new_buffer(work, result, None);
+        // All are of the first one's size.
+        let first = stretch.chains.first().and_then(|chain| chain.last()).map(|&index| entry.nodes[index].output);
+        let sums = first.filter(|sums| stretch.sums.contains(sums)).map(|sums| self.new_buffer(work, sums, None));
         let reads = stretch.chains.iter().flatten().map(|&index| {
             let slices = entry.nodes[index].inputs.iter().filter_map(|input| stretch.slices.get(input));
             slices.map(|rows| (rows.of, rows.bytes.clone())).collect()
@@ -76,7 +79,8 @@ impl Lowering<'_> {
                 let part = match stretch.pieces.get(&node.output) {
                     Some(rows) if rows.of == result => Some(Part { of: output, offset: rows.bytes.start }),
                     Some(rows) => Some(self.room(work, &mut bands, rows.of, rows.bytes.end)?),
-                    None => None,
+                    None if node.output == result => Some(Part { of: output, offset: 0 }),
+                    None => sums.filter(|_| stretch.sums.contains(&node.output)).map(|of| Part { of, offset: 0 }),
                 };
                 let step = work.steps.len();
                 let buffer = self.new_buffer(work, node.output, Some(step));
@@ -97,11 +101,12 @@ impl Lowering<'_> {
             let whole = &mut work.buffers[part.of];
             whole.align = whole.align.max(align);
         }
+        work.storage.insert(result, Storage::Buffer(output));
         if stretch.fed {
             work.storage.insert(stretch.source, Storage::External(0));
         }
         // In the order of their buffers, as hash maps have none.
-        let mut bands: Vec<usize> = bands.bands.values().map(|band| band.buffer).collect();
+        let mut bands: Vec<usize> = bands.bands.values().map(|band| band.buffer).chain(sums).collect();
         bands.sort_unstable();
         work.groups.push(Group { source, bands, output, chains });
         Ok(true)

@@ -5,7 +5,7 @@
 //! is copied. Pieces of the result are asked for in order, each with whatever it follows from that is not there yet. Values
 //! within a piece share memory with those of the next; of an image between, only the rows that are read later stay, moved up
 //! in a band of as many rows as are ever there together; and the result may lie over rows of the source that
-//! nothing reads any more. To the search for order and placement such a stretch is one step, whose scratch holds the bands
+//! nothing reads any more. Or the result is the average of an image, taken part by part, whose sums then stay. To the search for order and placement such a stretch is one step, whose scratch holds the bands
 //! and any piece's values and whose output trails its input; afterwards it is spread out into the steps that it stands
 //! for.
 
@@ -13,7 +13,7 @@ mod find;
 mod lower;
 mod solve;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::graph::ValueId;
@@ -33,7 +33,9 @@ pub(crate) struct Stretch {
     slices: HashMap<ValueId, Rows>,
     /// Rows that pieces are.
     pieces: HashMap<ValueId, Rows>,
-    /// The concatenation that is the result.
+    /// Sums over pieces, each of which takes the place of the one before.
+    sums: HashSet<ValueId>,
+    /// The concatenation that is the result, or the last of the sums' chain.
     pub result: usize,
     /// Slices, and concatenations but for the result.
     places: Vec<usize>,
@@ -54,7 +56,7 @@ impl Stretch {
 
     /// Its nodes but for the result's.
     pub(crate) fn inner(&self) -> impl Iterator<Item = usize> + '_ {
-        self.chains.iter().flatten().chain(&self.places).copied()
+        self.chains.iter().flatten().chain(&self.places).copied().filter(|&node| node != self.result)
     }
 }
 
@@ -62,7 +64,7 @@ impl Stretch {
 pub(crate) struct Group {
     /// The buffer that is cut into slices; none where its rows are fed into a band.
     source: Option<usize>,
-    /// Buffers for rows that stay from one piece to the next.
+    /// Buffers for rows and sums that stay from one piece to the next.
     bands: Vec<usize>,
     /// The buffer of the result.
     output: usize,

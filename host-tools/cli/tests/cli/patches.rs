@@ -15,9 +15,10 @@ fn planned(model: &str, more: &[&str]) -> Value {
 
 #[test]
 fn patches_and_rows_save_memory_and_keep_every_bit() {
-    // The first computes rows twice, the second keeps them; so does the last, over residual sums.
+    // The first computes rows twice, the second keeps them; so do the others, up to an average, and over residual sums.
     let ways = [(&["--ram", "31000"][..], 31_000), (&["--ram", "24000", "--feed"], 24_000)];
     patched("mlperf-vww-mobilenet-int8", &ways, 6);
+    patched("mlperf-kws-dscnn-int8", &[(&["--ram", "5500"], 5_500)], 5);
     patched("mlperf-ic-resnet8-int8", &[(&["--ram", "20000"], 20_000)], 14);
     patched("mlperf-ic-resnet8-f32", &[(&["--ram", "75000"], 75_000)], 12);
 }
@@ -47,7 +48,7 @@ fn patched(model: &str, ways: &[(&[&str], u64)], cases: usize) {
             assert!(verify(BOARD).ends_with("all as they should be\n"));
         }
     }
-    let short = kiln(["plan", &model, "--board", BOARD, "--ram", "10000"]);
+    let short = kiln(["plan", &model, "--board", BOARD, "--ram", "3000"]);
     assert_eq!(short.code, 1);
     assert!(short.stderr.contains("Patches, or computing values again, would bring it to "), "{}", short.stderr);
 }

@@ -2,9 +2,10 @@
 //!
 //! A patch is some rows of the last of these operators' output, and whatever rows of the images before it they follow from. Windows
 //! of neighbouring patches overlap. The rows that two patches need are either kept from one to the next, in line buffers, which
-//! takes memory for as long as patches run; or they are computed again, which is stated as multiply-accumulates. Not a bit of any
-//! result changes. What planning makes of the graph is told in `kiln_planner`: slices and the concatenation of patches cost nothing,
-//! and the output may lie over input rows that are done with.
+//! takes memory for as long as patches run; or they are computed again, which is stated as multiply-accumulates. The average of a
+//! whole image may be the last of the operators: its sums are kept, and added to as rows come. Not a bit of any result changes.
+//! What planning makes of the graph is told in `kiln_planner`: slices and the concatenation of patches cost nothing, and the output
+//! may lie over input rows that are done with.
 //! (Lin et al., 2021, "MCUNetV2", compute again; Alwani et al., 2016, "Fused-layer CNN accelerators", compare both.)
 
 mod rewrite;
@@ -38,7 +39,7 @@ pub enum Overlap {
 /// How operators are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Rows of the last operator's output in a patch.
+    /// Rows of the last operator's output in a patch; of its input, where it is the average of an image.
     pub rows: u32,
     /// The most rows of any image that are computed at once, where overlaps are kept. Else a patch computes all it needs.
     pub at_once: u32,
@@ -55,7 +56,7 @@ pub struct Patches {
     pub last: String,
     /// How many patches.
     pub count: u32,
-    /// Rows of the last operator's output in each of them, the last one apart.
+    /// Rows of the last operator's output in each of them, the last one apart; of its input, where it is the average of an image.
     pub rows: u32,
     /// How often operators are called in all of them together.
     pub steps: usize,

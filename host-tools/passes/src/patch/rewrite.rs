@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kiln_core::{MAX_OPERANDS, MAX_RANK, Shape, TensorType};
-use kiln_ops::{Concat, Slice};
+use kiln_ops::{AveragePool2dPart, Concat, Op, Slice};
 use kiln_planner::graph::{Entry, Graph, Node, Quant, ValueId};
 
 use super::segment::Segment;
@@ -25,12 +25,13 @@ struct Part {
     pads: [u32; 2],
 }
 
-impl Segment<'_> {
+impl Segment {
     /// The graph with the segment in pieces; `None` for one piece, more than `most`, or windows that lie on padding alone.
     pub(super) fn cut(&self, graph: &Graph, way: Way, most: u32) -> Option<(Graph, Patches)> {
         let entry = graph.entries.get(self.entry)?;
-        let last = entry.nodes.get(self.stages.last()?.node)?;
-        let height = graph.value(last.output).ty.shape.dim(1);
+        let end = self.stages.last()?;
+        let last = entry.nodes.get(end.node)?;
+        let height = end.height(&graph.value(last.output).ty);
         let count = height.div_ceil(way.rows);
         if !(2..=most).contains(&count) {
             return None;
@@ -52,9 +53,18 @@ impl Segment<'_> {
                         (None, None) => *input,
                     };
                 }
-                own.push(cutting.operator(graph, node, stage.over(node.op, pads), inputs, rows)?);
+                own.push(match stage.average {
+                    Some(part) => {
+                        inputs.extend(own.last());
+                        let last = (piece + 1 == parts_of.len()).then_some(last.output);
+                        cutting.average(node, part, inputs, rows, last)?
+                    }
+                    None => cutting.operator(graph, node, stage.over(node.op, pads), inputs, rows)?,
+                });
             }
-            if node.output == last.output {
+            if stage.average.is_some() {
+                // Its last part is the output.
+            } else if node.output == last.output {
                 cutting.together(graph, node, own, Some(last.output))?;
             } else if self.direct(entry, number, &parts) {
                 pieces.insert(node.output, own);
@@ -96,8 +106,9 @@ impl Segment<'_> {
     /// What each operator computes, piece by piece.
     fn parts(&self, graph: &Graph, entry: &Entry, way: Way, count: u32) -> Option<Vec<Vec<Part>>> {
         let Way { rows, at_once, overlap } = way;
-        let last = entry.nodes[self.stages.last()?.node].output;
-        let height = graph.value(last).ty.shape.dim(1);
+        let end = self.stages.last()?;
+        let last = entry.nodes[end.node].output;
+        let height = end.height(&graph.value(last).ty);
         // Once all are under way, a piece of the result needs so many new rows of each image. No more are computed at once before
         // that either, so the first piece takes no more memory than others.
         let mut most: HashMap<ValueId, u32> = HashMap::from([(last, rows)]);
@@ -175,19 +186,34 @@ impl Cutting {
     }
 
     /// An operator over rows of its inputs.
-    fn operator(
-        &mut self,
-        graph: &Graph,
-        node: &Node,
-        op: kiln_ops::Op,
-        inputs: Vec<ValueId>,
-        rows: Rows,
-    ) -> Option<ValueId> {
+    fn operator(&mut self, graph: &Graph, node: &Node, op: Op, inputs: Vec<ValueId>, rows: Rows) -> Option<ValueId> {
         let whole = graph.value(node.output);
         let output = self.result(&whole.name, whole.ty, rows[1] - rows[0], whole.quant.clone())?;
         let node = Node { name: rows_named(&node.name, rows), op, inputs, output };
         self.macs += macs(&self.graph, &node);
         self.nodes.push(node);
+        Some(output)
+    }
+
+    /// A part of an average over rows of its image and, if there are any, the sums of those above; with the output where it is the last.
+    fn average(
+        &mut self,
+        node: &Node,
+        part: AveragePool2dPart,
+        inputs: Vec<ValueId>,
+        rows: Rows,
+        last: Option<ValueId>,
+    ) -> Option<ValueId> {
+        let name = rows_named(&node.name, rows);
+        let op = Op::from(AveragePool2dPart { last: last.is_some(), ..part });
+        let output = match last {
+            Some(output) => output,
+            None => {
+                let sums = op.output(&self.graph.types(&inputs)).ok()?;
+                self.graph.add_result(format!("{name} (sums)"), sums, Quant::default())
+            }
+        };
+        self.nodes.push(Node { name, op, inputs, output });
         Some(output)
     }
 

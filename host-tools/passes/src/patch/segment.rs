@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_core::TensorType;
-use kiln_ops::{Effect, Op, Window2d};
+use kiln_core::{DType, TensorType};
+use kiln_ops::{AveragePool2dPart, Effect, Op, Pool2d, PoolKind, Window2d};
 use kiln_planner::graph::{Entry, Graph, Node, Source, ValueId};
 
 /// An operator whose output's rows follow from rows of its inputs.
@@ -15,16 +15,18 @@ pub(super) struct Stage {
     window: Option<Window2d>,
     /// Rows of its inputs that are not constants.
     input: u32,
+    /// What it is where it is the average of a whole image: a part of that, some rows of its input at a time.
+    pub(super) average: Option<AveragePool2dPart>,
 }
 
 /// The first operators of an entry.
-#[derive(Clone, Copy)]
-pub(super) struct Segment<'a> {
+#[derive(Clone)]
+pub(super) struct Segment {
     pub(super) entry: usize,
     /// The input that they follow from.
     pub(super) source: ValueId,
     /// In an order in which they can run.
-    pub(super) stages: &'a [Stage],
+    pub(super) stages: Vec<Stage>,
 }
 
 /// The operators that follow from an input of the main entry and can be cut.
@@ -37,9 +39,14 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The first so many operators.
-    pub(super) fn first(&self, operators: usize) -> Option<Segment<'_>> {
-        let stages = self.stages.get(..operators).filter(|_| self.ends.contains(&operators))?;
+    /// The first so many operators. The average of an image may be the last of them, in parts; before others it is one window.
+    pub(super) fn first(&self, operators: usize) -> Option<Segment> {
+        let mut stages = self.stages.get(..operators).filter(|_| self.ends.contains(&operators))?.to_vec();
+        let (last, before) = stages.split_last_mut()?;
+        if last.average.is_some() {
+            last.window = None;
+        }
+        before.iter_mut().for_each(|stage| stage.average = None);
         Some(Segment { entry: self.entry, source: self.source, stages })
     }
 }
@@ -122,7 +129,20 @@ fn stage(graph: &Graph, index: usize, node: &Node, made: &HashSet<ValueId>) -> O
             (same && made).then_some(None)?
         }
     };
-    Some(Stage { node: index, window, input })
+    let average = match node.op {
+        Op::Pool2d(pool) => average(&pool, &graph.value(*own.first()?).ty),
+        _ => None,
+    };
+    Some(Stage { node: index, window, input, average })
+}
+
+/// What parts of a pool are where it is the average of a whole image.
+fn average(pool: &Pool2d, x: &TensorType) -> Option<AveragePool2dPart> {
+    let [_, height, width, _] = *x.shape.dims() else { return None };
+    let whole = pool.kind == PoolKind::Average && pool.kernel == [height, width] && pool.pads == [0; 4];
+    let summed = matches!(x.dtype, DType::I8 | DType::F32);
+    let taps = height.checked_mul(width).filter(|_| whole && summed)?;
+    Some(AveragePool2dPart { taps, last: false, activation: pool.activation })
 }
 
 /// A type of images of `rows` rows with `new` ones; others as they are.
@@ -137,6 +157,11 @@ pub(super) fn with_rows(ty: &TensorType, rows: u32, new: u32) -> TensorType {
 }
 
 impl Stage {
+    /// Rows that are cut into patches: of its output, or of an average's input.
+    pub(super) fn height(&self, output: &TensorType) -> u32 {
+        if self.average.is_some() { self.input } else { output.shape.dim(1) }
+    }
+
     /// How many rows of its inputs a row of its output goes on by.
     pub(super) fn stride(&self) -> u32 {
         self.window.as_ref().map_or(1, |window| window.strides[0])

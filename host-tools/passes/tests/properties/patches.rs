@@ -32,7 +32,7 @@ fn stage() -> impl Strategy<Value = Stage> {
 
 /// The network over an image of these rows; operators that do not fit are left out. Those that add take the value before last,
 /// or one before it, of their shape.
-fn chain(rows: u32, channels: u32, stages: &[Stage]) -> Graph {
+fn chain(rows: u32, channels: u32, stages: &[Stage], averaged: bool) -> Graph {
     let mut graph = Graph::new("chain");
     let ty = tensor_type(DType::I8, &[1, rows, 5, channels]).unwrap();
     let x = graph.add_input("x", ty, Quant::per_tensor(0.05, -3));
@@ -76,6 +76,14 @@ fn chain(rows: u32, channels: u32, stages: &[Stage]) -> Graph {
         };
         values.extend(added);
     }
+    if averaged {
+        let value = values[values.len() - 1];
+        let (shape, quant) = (graph.value(value).ty.shape, graph.value(value).quant.clone());
+        let kernel = [shape.dim(1), shape.dim(2)];
+        let op =
+            Pool2d { kind: PoolKind::Average, kernel, strides: [1, 1], pads: [0; 4], activation: Activation::None };
+        values.push(graph.add_node(0, "average", op, &[value], quant).unwrap());
+    }
     graph.entries[0].outputs.extend(values.last());
     graph
 }
@@ -96,7 +104,7 @@ fn options(target: TargetId) -> Options {
 
 #[test]
 fn patches_compute_the_same() {
-    let (cuts, feeds) = (Cell::new(0), Cell::new(0));
+    let (cuts, feeds, averages) = (Cell::new(0), Cell::new(0), Cell::new(0));
     proptest!(ProptestConfig::with_cases(150), |(
         rows in 3..20u32,
         channels in 1..5u32,
@@ -104,13 +112,15 @@ fn patches_compute_the_same() {
         height in 1..7u32,
         at_once in prop_oneof![Just(u32::MAX), 1..4u32],
         kept: bool,
+        averaged: bool,
     )| {
-        let graph = chain(rows, channels, &stages);
+        let graph = chain(rows, channels, &stages, averaged);
         let whole = evaluated(&graph);
         let overlap = if kept { Overlap::Kept } else { Overlap::ComputedAgain };
         let way = Way { rows: height, at_once, overlap };
-        for (patched, patches) in (2..7).filter_map(|operators| patch(&graph, operators, way).unwrap()) {
+        for (patched, patches) in (2..8).filter_map(|operators| patch(&graph, operators, way).unwrap()) {
             cuts.set(cuts.get() + 1);
+            averages.set(averages.get() + usize::from(patches.last == "average"));
             prop_assert!(!kept || patches.macs == 0);
             patched.validate().unwrap();
             prop_assert_eq!(&evaluated(&patched), &whole);
@@ -136,14 +146,15 @@ fn patches_compute_the_same() {
             }
         }
     });
-    assert!(cuts.get() > 100 && feeds.get() > 300, "only {} cuts, {} plans fed", cuts.get(), feeds.get());
+    let counts = [cuts.get(), feeds.get(), averages.get()];
+    assert!(counts[0] > 100 && counts[1] > 300 && counts[2] > 30, "only {counts:?} cuts, plans fed, averages in parts");
 }
 
 /// An image that shrinks, as first layers shrink it.
 fn shrinking() -> Graph {
     let wide = Stage { kind: 0, window: 3, stride: 2, dilation: 1, pads: [1, 1], channels: 24 };
     let deep = Stage { kind: 1, stride: 1, ..wide.clone() };
-    chain(64, 3, &[wide.clone(), deep.clone(), wide, deep])
+    chain(64, 3, &[wide.clone(), deep.clone(), wide, deep], false)
 }
 
 fn extra(graph: &Graph) -> u64 {

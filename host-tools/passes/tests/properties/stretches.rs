@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use kiln_core::{DType, MAX_RANK, TargetId};
-use kiln_ops::{Activation, Add, Concat, Pool2d, PoolKind, Slice};
+use kiln_ops::{Activation, Add, AveragePool2dPart, Concat, Pool2d, PoolKind, Slice};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::solve::Budget;
 use kiln_planner::{Options, plan};
@@ -95,9 +95,31 @@ impl Build {
         }
         Some(value)
     }
+
+    /// An average over pieces, and what else the caller reads of it.
+    fn average(&mut self, image: &Image, images: &[ValueId]) -> Option<Vec<ValueId>> {
+        let (mut begin, mut inputs, mut outputs) = (0, Vec::new(), Vec::new());
+        for (number, &piece) in image.pieces.iter().enumerate() {
+            let rows = self.piece(piece, images, &mut begin)?;
+            let last = number + 1 == image.pieces.len();
+            let part = AveragePool2dPart { taps: 50, last, activation: Activation::Relu };
+            inputs.insert(0, rows);
+            let sums = self.add(part.into(), &inputs)?;
+            match image.odd {
+                // Sums that the caller reads, or that go on in two ways.
+                1 if number == 0 => outputs.push(sums),
+                2 if number == 1 => outputs.push(self.add(part.into(), &inputs)?),
+                3 if !last => outputs.push(self.add(AveragePool2dPart { last: true, ..part }.into(), &[rows, sums])?),
+                _ => {}
+            }
+            inputs = vec![sums];
+        }
+        outputs.extend(inputs);
+        Some(outputs)
+    }
 }
 
-fn graph(dtype: DType, rows: u32, images: &[Image]) -> Option<Graph> {
+fn graph(dtype: DType, rows: u32, images: &[Image], average: Option<&Image>) -> Option<Graph> {
     let mut graph = Graph::new("stretches");
     let ty = tensor_type(dtype, &[1, rows, 2, 3])?;
     let quant = if dtype == DType::I8 { Quant::per_tensor(0.05, -3) } else { Quant::default() };
@@ -131,20 +153,24 @@ fn graph(dtype: DType, rows: u32, images: &[Image]) -> Option<Graph> {
         }
         values.push(whole);
     }
-    outputs.push(values[values.len() - 1]);
+    match average {
+        Some(average) => outputs.extend(build.average(average, &values)?),
+        None => outputs.push(values[values.len() - 1]),
+    }
     build.graph.entries[0].outputs = outputs;
     Some(build.graph)
 }
 
 #[test]
 fn rows_put_together_stay_the_same_however_they_are_planned() {
-    let (pieced, fed) = (Cell::new(0), Cell::new(0));
+    let (pieced, fed, averaged) = (Cell::new(0), Cell::new(0), Cell::new(0));
     proptest!(ProptestConfig::with_cases(600), |(
         dtype in prop_oneof![3 => Just(DType::I8), 1 => Just(DType::F32)],
         rows in 3..12u32,
         images in prop::collection::vec(image(), 1..5),
+        average in prop::option::weighted(0.4, image()),
     )| {
-        let Some(graph) = graph(dtype, rows, &images) else { return Ok(()) };
+        let Some(graph) = graph(dtype, rows, &images, average.as_ref()) else { return Ok(()) };
         graph.validate().unwrap();
         let whole = evaluated(&graph);
         let options = Options { budget: Budget { nodes: 200 }, ..Options::for_target(TargetId::PORTABLE) };
@@ -156,10 +182,13 @@ fn rows_put_together_stay_the_same_however_they_are_planned() {
                 prop_assert_eq!(&runner.run("infer", &[&x]).unwrap(), whole);
             }
             let entry = planned.main_entry().unwrap();
-            pieced.set(pieced.get() + usize::from(entry.steps.iter().all(|step| step.op.name() != "concat")));
+            let pieces = entry.steps.iter().all(|step| step.op.name() != "concat");
+            pieced.set(pieced.get() + usize::from(pieces));
+            averaged.set(averaged.get() + usize::from(pieces && average.is_some()));
             fed.set(fed.get() + usize::from(entry.fed.is_some()));
         }
     });
-    let counts = (pieced.get(), fed.get());
-    assert!(counts.0 > 300 && counts.1 > 30, "{counts:?} plans ran piece by piece, and were fed");
+    let counts = (pieced.get(), fed.get(), averaged.get());
+    let enough = counts.0 > 300 && counts.1 > 30 && counts.2 > 100;
+    assert!(enough, "{counts:?} plans ran piece by piece, were fed, and averaged pieces");
 }

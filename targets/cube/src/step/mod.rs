@@ -60,7 +60,7 @@ impl Task<'_> {
             Op::Concat(_) | Op::Cast(_) | Op::Random(_) | Op::Map(_) => true,
             // The inputs, the output, and the layout.
             Op::Fused(_) => tensors.len() + 2 <= gpu.max_buffers(),
-            Op::Quantize(_) | Op::Dequantize(_) => false,
+            Op::Quantize(_) | Op::Dequantize(_) | Op::AveragePool2dPart(_) => false,
         };
         kernels && self.rounds() <= MOST_ROUNDS && tensors.iter().chain([self.output]).all(is_words)
     }
@@ -208,7 +208,9 @@ impl Task<'_> {
                 let sizes = [four(&self.inputs[0]), four(&output)];
                 pool(Pool::new(gpu, PoolKind::MaxPick, &op.pool, sizes)?)
             }
-            Op::Quantize(_) | Op::Dequantize(_) => return Err(gpu.refused(self.op.name(), "it has no kernel")),
+            Op::Quantize(_) | Op::Dequantize(_) | Op::AveragePool2dPart(_) => {
+                return Err(gpu.refused(self.op.name(), "it has no kernel"));
+            }
         })
     }
 

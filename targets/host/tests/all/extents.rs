@@ -7,7 +7,7 @@ use kiln_planner::plan;
 use kiln_planner::reference::Evaluator;
 use kiln_target_host::Runner;
 
-use crate::support::{Random, graph, input, options, ty};
+use crate::support::{Random, compare, graph, input, options, ty};
 
 const BATCH: u32 = 5;
 
@@ -19,20 +19,24 @@ fn vary(graph: &mut Graph, ids: &[ValueId]) {
     }
 }
 
-/// Runs every batch size, large and small by turns, and compares the rows that count.
+/// Runs every batch size, large and small by turns, and compares the rows that count: with those of a whole batch, to the bit, and with the
+/// references'.
 fn check(graph: &Graph, seed: u64) {
     let mut random = Random::new(seed);
     for overlap in [true, false] {
         let planned = plan(graph, &options(overlap)).unwrap();
         let mut runner = Runner::new(&planned.bytes).unwrap();
+        let mut largest = Runner::new(&planned.bytes).unwrap();
         for batch in [BATCH, 1, 2, 3, 4, BATCH, 2] {
             let x = random.elements(&graph.value(graph.entries[0].inputs[0]).ty);
             let want = Evaluator::new(graph).run(0, &[&x]).unwrap();
+            let whole = largest.run("infer", &[&x]).unwrap();
             runner.set_extent(0, batch).unwrap();
             let got = runner.run("infer", &[&x]).unwrap();
-            for (id, got) in graph.entries[0].outputs.iter().zip(&got) {
+            for ((id, got), whole) in graph.entries[0].outputs.iter().zip(&got).zip(&whole) {
                 let rows = got.len() / BATCH as usize * batch as usize;
-                assert_eq!(got[..rows], want[id][..rows], "a batch of {batch}");
+                assert_eq!(got[..rows], whole[..rows], "a batch of {batch}");
+                compare(graph.value(*id).ty.dtype, &got[..rows], &want[id][..rows], || format!("a batch of {batch}"));
             }
         }
         for (step, record) in planned.entries[0].steps.iter().zip(steps(&planned.bytes)) {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use kiln_core::{DType, Shape};
 use kiln_ops::{
-    Activation, Add, ArgMax, AveragePool2dGrad, Cast, Concat, Conv2d, Conv2dInputGrad, Conv2dWeightGrad, Copy,
-    Dequantize, Distribution, Expand, FullyConnected, Function, Fused, LogSoftmax, Map, MatMul, MaxPool2dGrad,
-    MaxPool2dPick, Op, Pool2d, PoolKind, Quantize, Random as RandomOp, Reduce, ReduceKind, Scatter, Slice, Softmax,
-    Transpose,
+    Activation, Add, ArgMax, AveragePool2dGrad, AveragePool2dPart, Cast, Concat, Conv2d, Conv2dInputGrad,
+    Conv2dWeightGrad, Copy, Dequantize, Distribution, Expand, FullyConnected, Function, Fused, LogSoftmax, Map, MatMul,
+    MaxPool2dGrad, MaxPool2dPick, Op, Pool2d, PoolKind, Quantize, Random as RandomOp, Reduce, ReduceKind, Scatter,
+    Slice, Softmax, Transpose,
 };
 use kiln_planner::graph::{Graph, Quant, ValueId};
 use kiln_planner::reference::Evaluator;
@@ -93,6 +93,9 @@ fn graphs() -> Vec<Graph> {
     add(conv.into(), &[(i8, image), (i8, weights), (i32, &[6])]);
     add(FullyConnected { keep_dims: false, activation: Activation::None }.into(), &[(i8, &[2, 6]), (i8, &[3, 6])]);
     add(Add { activation: Activation::None }.into(), &[(i8, &[9]), (i8, &[9])]);
+    let part = |last| Op::from(AveragePool2dPart { taps: 30, last, activation: Activation::Relu });
+    add(part(false), &[(f32, &[2, 3, 4, 5])]);
+    add(part(true), &[(f32, &[2, 3, 4, 5]), (f32, &[2, 1, 1, 5])]);
     add(Quantize.into(), &[(f32, &[3, 7])]);
     add(Dequantize.into(), &[(i8, &[3, 7])]);
     add(Cast { dtype: f64 }.into(), &[(i32, &[11])]);

@@ -1,7 +1,5 @@
 //! Random numbers, small graphs, and the comparison of a plan's run with the graph's reference.
 
-use std::collections::HashMap;
-
 use kiln_core::{DType, TargetId, TensorType};
 use kiln_planner::graph::{Entry, Graph, Quant, ValueId, tensor_type};
 use kiln_planner::reference::Evaluator;
@@ -121,28 +119,29 @@ impl<'g> Pair<'g> {
         assert_eq!(steps.len(), planned.steps.len());
         for (number, (step, got)) in planned.steps.iter().zip(&steps).enumerate() {
             if step.node.is_some() {
-                compare(graph, step.output, got, &want, &format!("{name}: step {number} '{}'", step.name));
+                let what = || format!("{name}: step {number} '{}' of {graph:#?}", step.name);
+                compare(graph.value(step.output).ty.dtype, got, &want[&step.output], what);
             }
         }
         assert_eq!(outputs.len(), graph.entries[entry].outputs.len());
         for (number, (&id, got)) in graph.entries[entry].outputs.iter().zip(&outputs).enumerate() {
-            compare(graph, id, got, &want, &format!("{name}: output {number}"));
+            let what = || format!("{name}: output {number} of {graph:#?}");
+            compare(graph.value(id).ty.dtype, got, &want[&id], what);
         }
         outputs
     }
 }
 
 /// Integers are equal; floats close, as sums and exponentials may be rounded differently.
-fn compare(graph: &Graph, id: ValueId, got: &[u8], want: &HashMap<ValueId, Vec<u8>>, what: &str) {
-    let want = &want[&id];
-    assert_eq!(got.len(), want.len(), "{what}");
-    if graph.value(id).ty.dtype != DType::F32 {
-        assert!(got == want, "{what} differs: {got:?}, not {want:?}\n{graph:#?}");
+pub(crate) fn compare(dtype: DType, got: &[u8], want: &[u8], what: impl Fn() -> String) {
+    assert_eq!(got.len(), want.len(), "{}", what());
+    if dtype != DType::F32 {
+        assert!(got == want, "{} differs: {got:?}, not {want:?}", what());
         return;
     }
     for (i, (got, want)) in reals(got).into_iter().zip(reals(want)).enumerate() {
         let close = (got - want).abs() <= 1e-4 * (1.0 + want.abs());
-        assert!(close, "{what} differs at {i}: {got}, not {want}\n{graph:#?}");
+        assert!(close, "{} differs at {i}: {got}, not {want}", what());
     }
 }
 
