@@ -14,11 +14,16 @@ use kiln_codegen::image::{Segment, segments};
 use kiln_codegen::references::audit;
 use kiln_codegen::symbols::{Elf, SectionKind};
 use kiln_codegen::{target_of, uf2};
+use kiln_passes::plan_within;
 use kiln_planner::kiln_file::KilnFile;
 use kiln_planner::{Options, plan};
 
 /// The model that the firmware crates come with.
 const MODEL: &str = "examples/sine/model/model.kiln";
+
+/// A model whose input can come by rows, and the RAM that it is planned for.
+const FED: &str = "mlperf-kws-dscnn-int8";
+const FED_RAM: u64 = 5_500;
 
 /// What cargo says where a crate can't be had.
 const UNREACHABLE: [&str; 3] = ["failed to download", "failed to get", "failed to query"];
@@ -51,9 +56,23 @@ pub fn run() -> Result<()> {
         check(&deployment, &elf).with_context(|| board.name.clone())?;
         if number == 0 {
             planted(&firmware, &deployment).with_context(|| board.name.clone())?;
+            fed(&deployment).with_context(|| format!("{} with {FED}, fed by rows", board.name))?;
         }
     }
     Ok(())
+}
+
+/// Builds for the same board, where there are models, what is fed by rows: its trial has another form.
+fn fed(beside: &Deployment<'_>) -> Result<()> {
+    let Some(data) = crate::data() else { return Ok(()) };
+    let graph = kiln_passes::clean(crate::imported(&data, FED)?)?.graph;
+    let options = Options { feed: true, ..Options::for_target(target_of(beside.board)) };
+    let within = plan_within(graph, &options, FED_RAM)?.context("it can't be fed")?;
+    ensure!(within.planned.main_entry().is_some_and(|entry| entry.fed.is_some()), "nothing is fed");
+    let out = beside.out.with_extension("fed");
+    let deployment = Deployment { graph: &within.graph, planned: &within.planned, out: &out, ..*beside };
+    let elf = BoardFirmware::new(&deployment)?.build()?;
+    check(&deployment, &elf)
 }
 
 fn unreachable(error: &DeployError) -> bool {

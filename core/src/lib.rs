@@ -37,7 +37,7 @@ pub use memory::{MAX_BANKS, Memory};
 pub use parked::{ANY_ARENA, Attached, Parked};
 pub use plan::Plan;
 pub use row::{Call, Direction, MAX_OPERANDS, Row, RowRange};
-pub use session::{Done, Feed, Hook, MAX_EXTENTS, Next, Session};
+pub use session::{Done, Feed, FeedAnd, Hook, MAX_EXTENTS, Next, Session};
 pub use shape::{MAX_RANK, Shape, ShapeError, TensorType};
 pub use target::TargetId;
 pub use window::Window;

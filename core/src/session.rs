@@ -90,6 +90,20 @@ impl<F: FnMut(&mut [i8])> Hook for Feed<F> {
     fn after(&mut self, _: &Done<'_>) {}
 }
 
+/// [`Feed`] with a hook beside it, which is called after it.
+pub struct FeedAnd<'h, F, H>(pub F, pub &'h mut H);
+
+impl<F: FnMut(&mut [i8]), H: Hook> Hook for FeedAnd<'_, F, H> {
+    fn before(&mut self, next: &mut Next<'_>) {
+        Feed(&mut self.0).before(next);
+        self.1.before(next);
+    }
+
+    fn after(&mut self, done: &Done<'_>) {
+        self.1.after(done);
+    }
+}
+
 /// A plan, the kernels it needs and the memory it works in, checked against each other.
 ///
 /// `OPERANDS` is how many operands a step of the plan has at most. A run keeps room for so many on its stack, 8 bytes each on a

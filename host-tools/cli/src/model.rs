@@ -6,7 +6,7 @@ use kiln_boards::{Board, MemoryKind};
 use kiln_build::ModelError;
 use kiln_build::model_file::is_file_name;
 pub use kiln_build::model_file::{Format, MAX_BYTES, ModelFile};
-use kiln_codegen::fit::{is_spread, main_region};
+use kiln_codegen::fit::{free, is_spread, main_region};
 use kiln_codegen::target_of;
 use kiln_passes::{Removed, Within, plan_within};
 use kiln_planner::graph::Graph;
@@ -89,8 +89,16 @@ impl Fitted {
     }
 }
 
-/// Plans a graph of `file` as it is wanted: see [`plan_within`]. Without a limit of its own it is the board's where the plan as it
-/// is would not fit.
+/// Bytes of RAM that a plan may take which is made to fit a board: what is asked for, or all but what the stack needs.
+pub(crate) fn made_to_fit(board: &Board, ram: Option<u64>) -> u64 {
+    let region = main_region(board, MemoryKind::Ram);
+    match ram {
+        Some(ram) => region.map_or(ram, |region| region.bytes.min(ram)),
+        None => region.map_or(u64::MAX, free),
+    }
+}
+
+/// Plans a graph of `file` as it is wanted: see [`plan_within`]. Without a limit it is [`made_to_fit`] where the plan as it is would not fit.
 ///
 /// # Errors
 ///
@@ -102,25 +110,23 @@ pub(crate) fn place(
     Wanted { ram, feed }: Wanted,
     board: &Board,
 ) -> Result<Within, CliError> {
-    let region = main_region(board, MemoryKind::Ram).map(|region| region.bytes);
-    let limit = region.into_iter().chain(ram).min();
+    let limit = main_region(board, MemoryKind::Ram).map(|region| region.bytes);
     let plain = match ram {
         None => Some(file.plan(&graph, &Options { feed, ..*options })?),
         Some(_) => None,
     };
     let fits = |planned: &Planned| is_spread(planned) || limit.is_none_or(|limit| planned.ram_bytes <= limit);
-    let ram = match (plain, limit) {
-        (Some(planned), _) if fits(&planned) => return Ok(Within { graph, planned, patches: None, least: None }),
-        (_, limit) => limit.unwrap_or(u64::MAX),
-    };
+    if let Some(planned) = plain.filter(fits) {
+        return Ok(Within { graph, planned, patches: None, least: None });
+    }
     // Within so many bytes one region counts.
     let options = Options { feed, rooms: Options::for_target(options.target).rooms, ..*options };
     let failed = |source| CliError::from(ModelError::Plan { path: file.path.clone(), source });
-    plan_within(graph, &options, ram).map_err(failed)?.ok_or_else(|| {
+    plan_within(graph, &options, made_to_fit(board, ram)).map_err(failed)?.ok_or_else(|| {
         CliError::input(
             &file.path,
-            "its first operators are no convolutions, pools or sums over an image, so its input can't be fed by rows; \
-             leave out --feed",
+            "its input can't be fed by rows: that takes an input of the shape [1, height, width, channels] which only convolutions, pools, \
+             sums and others that go row by row read; leave out --feed",
         )
     })
 }

@@ -27,9 +27,14 @@ impl Needs {
     }
 }
 
-/// Of the first region of RAM at most so much is left, where a plan is spread over several: stack and the firmware's own data
-/// lie there too.
+/// Of the first region of RAM at most so much is left, where a plan is spread over several or made to fit: stack and the firmware's
+/// own data lie there too.
 const LEFT: u64 = 4096;
+
+/// Bytes of the first region of RAM that a plan may take which is made to fit.
+pub fn free(region: &MemoryRegion) -> u64 {
+    region.bytes - LEFT.min(region.bytes / 4)
+}
 
 /// The options for a plan that may be spread over the board's regions of RAM, where the first does not hold it.
 pub fn options_for(board: &Board) -> Options {
@@ -38,8 +43,8 @@ pub fn options_for(board: &Board) -> Options {
         return Options::for_target(target_of(board));
     }
     for (number, (room, region)) in rooms.iter_mut().zip(board.regions(MemoryKind::Ram)).enumerate() {
-        let left = if number == 0 { LEFT.min(region.bytes / 4) } else { 0 };
-        *room = Room { bytes: region.bytes, free: region.bytes - left, fast: region.fast };
+        let free = if number == 0 { free(region) } else { region.bytes };
+        *room = Room { bytes: region.bytes, free, fast: region.fast };
     }
     Options { rooms, ..Options::for_target(target_of(board)) }
 }

@@ -1,7 +1,7 @@
 //! A plan with everything it needs to run here.
 
 use kiln_core::plan::{ALIGN, EXTERNAL, TensorRecord};
-use kiln_core::{Done, Error, Hook, Next, Plan, Row, Session, TargetId};
+use kiln_core::{Done, Error, FeedAnd, Hook, Plan, Row, Session, TargetId};
 use kiln_kernels::table::{KERNEL_COUNT, host_rows};
 
 use kiln_planner::PlannedEntry;
@@ -143,29 +143,6 @@ pub struct Runner {
     _memory: AlignedBytes,
 }
 
-/// A hook that also feeds an input which lies nowhere.
-struct Feeding<'a, H> {
-    hook: &'a mut H,
-    /// What was not asked for yet.
-    rest: &'a [u8],
-}
-
-impl<H: Hook> Hook for Feeding<'_, H> {
-    fn before(&mut self, next: &mut Next<'_>) {
-        if let Some(to) = next.feed() {
-            let count = to.len().min(self.rest.len());
-            let (now, rest) = self.rest.split_at(count);
-            to[..count].copy_from_slice(now);
-            self.rest = rest;
-        }
-        self.hook.before(next);
-    }
-
-    fn after(&mut self, done: &Done<'_>) {
-        self.hook.after(done);
-    }
-}
-
 impl Runner {
     /// Copies a plan, whatever CPU it was made for, and gives it memory.
     pub fn new(plan: &[u8]) -> Result<Runner, RunError> {
@@ -259,7 +236,12 @@ impl Runner {
                 _ => self.session.bytes_mut(tensor).copy_from_slice(data),
             }
         }
-        self.session.run_with(&entry, &mut Feeding { hook, rest: fed });
+        let rows = |to: &mut [i8]| {
+            let (now, rest) = fed.split_at(to.len().min(fed.len()));
+            to.iter_mut().zip(now).for_each(|(to, &byte)| *to = byte as i8);
+            fed = rest;
+        };
+        self.session.run_with(&entry, &mut FeedAnd(rows, hook));
         Ok(entry.outputs.iter().map(|t| self.session.bytes(t).to_vec()).collect())
     }
 

@@ -8,7 +8,7 @@ use kiln_planner::{Options, Planned};
 
 use crate::args::PlanArgs;
 use crate::console::{self, Style};
-use crate::model::{ModelFile, Wanted, place};
+use crate::model::{ModelFile, Wanted, made_to_fit, place};
 use crate::report::json::{AllBoards, FORMAT, Patches, PlanReport, to_text};
 use crate::report::svg::svg;
 use crate::report::{report, text};
@@ -74,10 +74,10 @@ fn reports(
             let plain = report(&file.name, planned, cleaned.removed, board, ram)?;
             let short = |&limit: &u64| feed || plain.ram.total > limit && !is_spread(planned);
             reports.push(match plain.ram.limit.filter(short) {
-                Some(limit) => {
-                    let wanted = Wanted { ram: Some(limit), feed };
+                Some(_) => {
+                    let wanted = Wanted { ram: Some(made_to_fit(board, ram)), feed };
                     let placed = place(file, cleaned.graph.clone(), &options, wanted, board)?;
-                    let mut report = report(&file.name, &placed.planned, cleaned.removed, board, Some(limit))?;
+                    let mut report = report(&file.name, &placed.planned, cleaned.removed, board, ram)?;
                     report.ram.least = placed.least;
                     report.patches = placed.patches.map(Patches::from);
                     report

@@ -149,13 +149,13 @@ pub fn significant(number: f64, digits: i32) -> String {
     if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
 }
 
-/// The size of a memory in the largest unit of which it is a whole number: "256 KiB", "1 GiB". What is no
-/// whole number of KiB is rounded down, so that nobody counts on what is not there.
+/// The size of a memory in the largest unit of which it is a whole number: "256 KiB", "1 GiB", "5,500 B". From 1 MiB on, what is no whole
+/// number of KiB is rounded down, so that nobody counts on what is not there.
 pub fn memory(bytes: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{} {name}", thousands(bytes / unit)),
-        None if bytes < 1 << 10 => format!("{} B", thousands(bytes)),
+        None if bytes == 0 || bytes < 1 << 20 && !bytes.is_multiple_of(1 << 10) => format!("{} B", thousands(bytes)),
         None => format!("{} KiB", thousands(bytes >> 10)),
     }
 }
@@ -185,6 +185,7 @@ mod tests {
         assert_eq!(memory(1_376 << 10), "1,376 KiB");
         assert_eq!(memory(2_096_896), "2,047 KiB");
         assert_eq!(memory(1_023), "1,023 B");
+        assert_eq!(memory(5_500), "5,500 B");
         assert_eq!(memory(0), "0 B");
         assert_eq!(shorten("functional_1/activation/Relu", 10), "fun…n/Relu");
         assert_eq!(shorten("a/Relu;a/BatchNorm;a/Conv2D", 10), "a/Relu;…");

@@ -205,10 +205,17 @@ pub fn shortage(report: &PlanReport) -> String {
         text.push_str(&if ram { blame_ram(report) } else { blame_flash(report) });
     }
     if let Some(least) = report.ram.least {
+        let room = match report.ram.limit.and_then(|limit| limit.checked_sub(least)) {
+            Some(left) => format!(", which leaves {} for the stack: --ram {least} takes it", thousands(left)),
+            None => String::new(),
+        };
         text.push_str(&format!(
-            "\nPatches, or computing values again, would bring it to {} bytes at least.",
+            "\nPatches, or computing values again, would bring it to {} bytes at least{room}.",
             thousands(least)
         ));
+        if report.fed.is_none() {
+            text.push_str(" With --ram and --feed, an image that comes by rows may take less.");
+        }
     }
     text.push_str("\nTake a board with more memory (kiln plan MODEL --board all lists them) or a smaller model.");
     text

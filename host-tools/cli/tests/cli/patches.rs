@@ -1,5 +1,8 @@
 //! `--ram` and `--feed`: patches, and an input that comes by rows.
 
+use std::fs;
+use std::path::Path;
+
 use kiln_boards::Board;
 use serde_json::Value;
 
@@ -51,6 +54,49 @@ fn patched(model: &str, ways: &[(&[&str], u64)], cases: usize) {
     let short = kiln(["plan", &model, "--board", BOARD, "--ram", "3000"]);
     assert_eq!(short.code, 1);
     assert!(short.stderr.contains("Patches, or computing values again, would bring it to "), "{}", short.stderr);
+}
+
+/// The board with so many bytes of RAM.
+fn small(directory: &Path, ram: u64) -> String {
+    let path = directory.join("small.toml");
+    let file = include_str!("../../../../boards/mps2-an386.toml");
+    fs::write(&path, file.replacen("0x2000_0000\nbytes = 0x40_0000", &format!("0x2000_0000\nbytes = {ram}"), 1))
+        .unwrap();
+    arg(&path)
+}
+
+#[test]
+fn the_stack_has_its_place() {
+    let (Some(kws), Some(ic)) = (model_folder("mlperf-kws-dscnn-int8"), model_folder("mlperf-ic-resnet8-int8")) else {
+        return;
+    };
+    if !can_emulate(&Board::builtin(BOARD).unwrap()) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // The arena alone would fit, and runs would overwrite it from above.
+    let tight = small(directory.path(), 9_216);
+    let model = arg(&kws.join("model.tflite"));
+    let refused = [vec!["verify", kws.to_str().unwrap()], vec!["profile", &model], vec!["flash", &model, "--dry-run"]];
+    for command in refused {
+        let ran = kiln(command.iter().chain(&["--board", tight.as_str()]));
+        let said = "of 9216 bytes: the plan takes 8800, data of the firmware beside it 0, and the stack up to ";
+        assert!(ran.code == 2 && ran.stderr.contains(said), "{command:?}: {}", ran.stderr);
+    }
+    let enough = small(directory.path(), 9_728);
+    assert!(kiln_fine(["verify", &arg(&kws), "--board", &enough]).ends_with("all as they should be\n"));
+    // What is made to fit leaves a part of the region.
+    let less = small(directory.path(), 24 << 10);
+    let report: Value =
+        serde_json::from_str(&kiln_fine(["plan", &arg(&ic.join("model.tflite")), "--board", &less, "--json"])).unwrap();
+    assert!(report["patches"].is_object() && report["ram"]["total"].as_u64().unwrap() <= 20 << 10, "{report}");
+    assert!(kiln_fine(["verify", &arg(&ic), "--board", &less]).ends_with("all as they should be\n"));
+    let none = kiln(["plan", &arg(&ic.join("model.tflite")), "--board", "microbit"]);
+    assert!(none.code == 1 && none.stderr.contains(" for the stack: --ram "), "{}", none.stderr);
+    // An input that comes by rows lies beside the arena where it comes from a file.
+    let fed = ["verify", &arg(&ic), "--board", "microbit", "--ram", "16K", "--feed"].map(str::to_owned);
+    let ran = kiln(&fed);
+    assert!(ran.code == 2 && ran.stderr.contains("beside it 3072"), "{}", ran.stderr);
 }
 
 #[test]

@@ -18,14 +18,12 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let krate = package.replace('-', "_");
     let (bank_statics, banks) = banks(planned, &krate);
     let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
+    let dump = format!("&mut |done: &{krate}::kiln_core::Done<'_>| sink(done.index, done.output(0))");
     let (run, run_dumping) = match &names.method {
         Some(run) if fed.is_some() => {
-            (format!("{run}(feeding(self.1))"), format!("{run}_with(&mut Both(feeding(self.1), sink))"))
+            (format!("{run}(feeding(self.1))"), format!("{run}_with(feeding(self.1), {dump})"))
         }
-        Some(run) => (
-            format!("{run}()"),
-            format!("{run}_with(&mut |done: &{krate}::kiln_core::Done<'_>| sink(done.index, done.output(0)))"),
-        ),
+        Some(run) => (format!("{run}()"), format!("{run}_with({dump})")),
         None => ("reset()".to_owned(), "reset()".to_owned()),
     };
     let arms = |ports: &[String], view: &str, fed: Option<usize>| -> String {
@@ -58,17 +56,6 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
             rest = rest.get(rows.len()..).unwrap_or(&[]);
         }}
     }}
-
-    struct Both<'a, F>(F, &'a mut dyn FnMut(u32, &[u8]));
-
-    impl<F: FnMut(&mut [i8])> {krate}::kiln_core::Hook for Both<'_, F> {{
-        fn before(&mut self, next: &mut {krate}::kiln_core::Next<'_>) {{
-            {krate}::kiln_core::Feed(&mut self.0).before(next);
-        }}
-        fn after(&mut self, done: &{krate}::kiln_core::Done<'_>) {{
-            (self.1)(done.index, done.output(0));
-        }}
-    }}
 "#
             ),
         ),
@@ -77,7 +64,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
 
     Some(format!(
         r#"    use {krate}::kiln_core::zerocopy::IntoBytes;
-    use {krate}::{{ARENA_BYTES, Arena, Model}};{traits}
+    use {krate}::{{ARENA_BYTES, Arena, Model}};
 
     static mut ARENA: Arena = Arena::new();
 {bank_statics}
@@ -139,7 +126,6 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
         InArena(unsafe {{ &mut *core::ptr::addr_of_mut!(ARENA) }})
     }}
 "#,
-        traits = if fed.is_some() { format!("\n    use {krate}::kiln_core::Hook as _;") } else { String::new() },
         inputs = names.inputs.len(),
         outputs = names.outputs.len(),
         input_arms = arms(&names.inputs, "_mut().as_mut_bytes()", fed),

@@ -314,7 +314,7 @@ fn imports(runs: bool, ports: &[Port<'_>], form: Form) -> String {
     } else if places {
         imports.push_str("use kiln_core::zerocopy::{FromBytes, IntoBytes};\n");
     }
-    let feed = if ports.iter().any(|port| port.fed) { "Feed, " } else { "" };
+    let feed = if ports.iter().any(|port| port.fed) { "FeedAnd, " } else { "" };
     let hook = if runs { "Hook, " } else { "" };
     let _ = writeln!(imports, "use kiln_core::{{Error, {feed}{hook}Plan, Row, Session, TargetId}};");
     imports
@@ -350,28 +350,30 @@ pub(super) fn run_methods(
 ) {
     let Some(name) = &entry.method else { return };
     let title = text::doc(title);
-    let (about, parameter, hook) = match fed {
+    let (about, parameter, rows, both) = match fed {
         Some(input) => (
             format!(
                 "Runs `{title}`, whose input [`{input}`] is nowhere whole: `rows` fills what it is given with the elements that \
                  come\n    /// next, until the run has asked for all it needs.\n    "
             ),
             ", rows: impl FnMut(&mut [i8])",
-            "Feed(rows)",
+            "rows, ",
+            "        let hook = &mut FeedAnd(rows, hook);\n",
         ),
-        None => (format!("Runs `{title}`.\n    "), "", "()"),
+        None => (format!("Runs `{title}`.\n    "), "", "", ""),
     };
     let (result, give) = match outputs {
         [one] => (format!(" -> &{one}::Data"), format!("        self.{one}()\n")),
         _ => (String::new(), String::new()),
     };
+    let fed_too = if fed.is_some() { ", fed by `rows`," } else { "" };
     let end = if outputs.len() == 1 { "" } else { ";" };
     let _ = write!(
         out,
         "    /// {about}\
-         pub fn {name}(&mut self{parameter}){result} {{\n        self.{name}_with(&mut {hook}){end}\n    }}\n\n    \
-         /// Runs `{title}` and calls `hook` after each step: to pet a watchdog, to see what a layer produced.\n    \
-         pub fn {name}_with<H: Hook>(&mut self, hook: &mut H){result} {{\n        \
+         pub fn {name}(&mut self{parameter}){result} {{\n        self.{name}_with({rows}&mut ()){end}\n    }}\n\n    \
+         /// Runs `{title}`{fed_too} and calls `hook` after each step: to pet a watchdog, to see what a layer produced.\n    \
+         pub fn {name}_with<H: Hook>(&mut self{parameter}, hook: &mut H){result} {{\n{both}        \
          self.session.{run};\n{give}    }}\n\n",
     );
 }

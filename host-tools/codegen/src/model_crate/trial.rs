@@ -1,6 +1,7 @@
 //! The part of a board's firmware that depends on its model: one run on a ramp, compared with what this
 //! computer computed.
 
+use kiln_core::DType;
 use kiln_planner::Planned;
 use kiln_planner::graph::Graph;
 
@@ -15,14 +16,21 @@ pub fn trial_source(graph: &Graph, planned: &Planned, clock_hz: u32) -> Option<S
     let names = Names::new(&planned.entries).entries.into_iter().nth(index)?;
     let expected: u64 = main.outputs.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0)).sum();
 
-    let inputs: String =
-        names.inputs.iter().map(|name| format!("    ramp(model.{name}_mut().as_mut_bytes());\n")).collect();
+    let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
+    let whole = names.inputs.iter().enumerate().filter(|(number, _)| fed != Some(*number));
+    let float = |number: usize| main.inputs.get(number).is_some_and(|&id| graph.value(id).ty.dtype == DType::F32);
+    let (floats, others): (Vec<_>, Vec<_>) = whole.partition(|(number, _)| float(*number));
+    let mut inputs: String =
+        others.iter().map(|(_, name)| format!("    ramp(model.{name}_mut().as_mut_bytes());\n")).collect();
+    floats.iter().for_each(|(_, name)| inputs += &format!("    ramp_f32(model.{name}_mut());\n"));
     let outputs: Vec<String> = names.outputs.iter().map(|name| format!("model.{name}().as_bytes()")).collect();
     // An entry without a method is `reset`: to set up a state is nothing that could be tried.
     let run = names.method.as_ref()?;
     let bytes =
-        if inputs.is_empty() && outputs.is_empty() { "" } else { "use model::kiln_core::zerocopy::IntoBytes;\n" };
-    let ramp = if inputs.is_empty() { "" } else { RAMP };
+        if others.is_empty() && outputs.is_empty() { "" } else { "use model::kiln_core::zerocopy::IntoBytes;\n" };
+    let ramp = if others.is_empty() { "" } else { RAMP };
+    let ramp_f32 = if floats.is_empty() { "" } else { RAMP_F32 };
+    let (rows, ramp_rows) = if fed.is_some() { ("ramp_rows(), ", RAMP_ROWS) } else { ("", "") };
     Some(format!(
         r#"//! One run of the model `{title}` on a ramp, and whether it gave what the computer that built this computed.
 //! Written by Kiln: `kiln flash` writes it anew for every model.
@@ -65,7 +73,7 @@ pub fn fill(model: &mut Model<'_>) {{
 /// Runs the model, calling the hook after each step.
 #[inline(never)]
 pub fn run(model: &mut Model<'_>, hook: &mut impl Hook) {{
-    model.{run}_with(hook);
+    model.{run}_with({rows}hook);
 }}
 
 /// The first byte of the outputs that is not as expected.
@@ -76,7 +84,7 @@ pub fn difference({model}: &Model<'_>) -> Option<Difference> {{
     let (at, (&found, &expected)) = pairs.find(|(_, (found, expected))| found != expected)?;
     Some(Difference {{ at, found, expected }})
 }}
-{ramp}"#,
+{ramp}{ramp_f32}{ramp_rows}"#,
         title = text::doc(&graph.name),
         clock = grouped(clock_hz),
         count = outputs.len(),
@@ -90,6 +98,28 @@ const RAMP: &str = "
 fn ramp(bytes: &mut [u8]) {
     for (i, byte) in bytes.iter_mut().enumerate() {
         *byte = (i as u8).wrapping_sub(128);
+    }
+}
+";
+
+const RAMP_F32: &str = "
+/// Element i is (i mod 256 - 128) / 128.
+fn ramp_f32(elements: &mut [f32]) {
+    for (i, element) in elements.iter_mut().enumerate() {
+        *element = f32::from((i as u8).wrapping_sub(128) as i8) / 128.0;
+    }
+}
+";
+
+const RAMP_ROWS: &str = "
+/// The same by rows: what is filled goes on where the rows before it ended.
+fn ramp_rows() -> impl FnMut(&mut [i8]) {
+    let mut next = i8::MIN;
+    move |rows| {
+        for to in rows {
+            *to = next;
+            next = next.wrapping_add(1);
+        }
     }
 }
 ";
