@@ -6,7 +6,7 @@
 //! multiplied in pairs as in [`crate::paired`]. Rows and threes ascend, or descend walking down. If fewer than three pixels are left of a
 //! row, products without a pixel come first and are written where the first of the pixels is written after them.
 
-use kiln_core::{Call, Direction, Row};
+use kiln_core::{Call, Row};
 
 use crate::conv2d::Conv2dParameters;
 use crate::conv2d_paired::check_parts;
@@ -368,7 +368,7 @@ mod assembly {
 /// How planning chooses and prepares the row.
 #[cfg(feature = "host")]
 pub(crate) mod host {
-    use kiln_core::{DType, TargetId};
+    use kiln_core::{DType, Direction, TargetId};
 
     use super::*;
     use crate::conv2d::host::{finish, parameters, quantization_suits};

@@ -20,6 +20,7 @@ pub const DEPTHWISE_SCALAR_S8: Row =
 /// The most pixels of a stretch: a longer one takes fewer instructions, and a longer lag.
 const STRETCH: u32 = 24;
 /// Weights of a channel.
+#[allow(dead_code, reason = "assembly has the number in its text")]
 const TAPS: usize = 9;
 
 fn check(call: &Call<'_>) -> bool {

@@ -19,8 +19,6 @@ pub const MAX_POOL_DSP_S8: Row =
 
 /// Channels of which the taps are read together.
 const TOGETHER: usize = 8;
-/// A half of 2^14.
-const HALF: i32 = 1 << 13;
 
 /// The taps of a window, and the walk over its channels.
 #[repr(C)]
@@ -136,7 +134,8 @@ unsafe fn walk(
 #[inline(always)]
 fn mean(sum: i16, inverse: i32) -> i8 {
     let scaled = (inverse as i64 * sum as i64).wrapping_shr(16) as i32;
-    scaled.wrapping_add(HALF).wrapping_shr(14) as i8
+    let half = 1 << 13;
+    scaled.wrapping_add(half).wrapping_shr(14) as i8
 }
 
 /// Averages.

@@ -5,6 +5,7 @@
 //! the same order whatever their width, so AVX2 and AVX-512 give the same bits.
 
 /// A vector register of float32.
+#[allow(dead_code, reason = "some are for rows of hosts alone")]
 pub(crate) trait Vector: Copy {
     /// Its elements.
     const LANES: usize;
