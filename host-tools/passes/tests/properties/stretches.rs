@@ -100,7 +100,16 @@ impl Build {
     fn average(&mut self, image: &Image, images: &[ValueId]) -> Option<Vec<ValueId>> {
         let (mut begin, mut inputs, mut outputs) = (0, Vec::new(), Vec::new());
         for (number, &piece) in image.pieces.iter().enumerate() {
-            let rows = self.piece(piece, images, &mut begin)?;
+            let rows = match image.odd {
+                // Rows as they lie, wherever those begin.
+                4 => {
+                    let of = images[images.len() - 1];
+                    let height = (piece.rows + 1).min(self.rows(of));
+                    let first = (piece.forward.max(0) as u32).min(self.rows(of) - height);
+                    self.slice(of, first, height)?
+                }
+                _ => self.piece(piece, images, &mut begin)?,
+            };
             let last = number + 1 == image.pieces.len();
             let part = AveragePool2dPart { taps: 50, last, activation: Activation::Relu };
             inputs.insert(0, rows);
