@@ -291,10 +291,14 @@ pub fn plan_over(graph: &Graph, options: &Options, donated: &[usize]) -> Result<
         };
         let unaided = solution.arena;
         let limit = options.ram.map(|ram| (ram, ram.saturating_sub(behind)));
-        // A graph in patches was made to fit already; its problem is not one of single steps.
-        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit && entry.groups.is_empty()) {
+        if let Some((ram, limit)) = limit.filter(|(_, limit)| unaided > *limit) {
             let task = Task { problem: &problem, solution: &solution, work: &entry.work() };
-            match recompute::fit(&task, limit, &bounded(&options.budget, &problem))? {
+            let fitted = match entry.groups.is_empty() {
+                true => recompute::fit(&task, limit, &bounded(&options.budget, &problem))?,
+                // The steps of patches are no single ones, of which some could run again.
+                false => Err(recompute::Short::as_it_is(&task)),
+            };
+            match fitted {
                 Ok(fitted) => {
                     entry.run_again(&fitted);
                     solution = fitted.solution;

@@ -16,8 +16,8 @@ struct Uses<'a> {
     readers: HashMap<ValueId, usize>,
 }
 
-impl Uses<'_> {
-    fn node(&self, value: ValueId) -> Option<(usize, &Node)> {
+impl<'a> Uses<'a> {
+    fn node(&self, value: ValueId) -> Option<(usize, &'a Node)> {
         let index = *self.made.get(&value)?;
         Some((index, self.entry.nodes.get(index)?))
     }
@@ -54,18 +54,37 @@ impl Uses<'_> {
     }
 
     /// The pieces of a concatenation in order, those of inner ones among them, and the nodes of these.
-    fn pieces(&self, node: &Node, axis: u8, others: &mut Vec<usize>) -> Vec<ValueId> {
+    fn pieces(&self, node: &'a Node, axis: u8, others: &mut Vec<usize>) -> Vec<ValueId> {
         let mut pieces = Vec::new();
-        for &input in &node.inputs {
+        // Not by recursion: there may be as many within each other as the graph has nodes.
+        let mut within = vec![node.inputs.iter()];
+        while let Some(inputs) = within.last_mut() {
+            let Some(&input) = inputs.next() else {
+                within.pop();
+                continue;
+            };
             match self.node(input).filter(|_| self.readers(input) == 1) {
                 Some((index, inner)) if matches!(inner.op, Op::Concat(concat) if concat.axis == axis) => {
                     others.push(index);
-                    pieces.extend(self.pieces(inner, axis, others));
+                    within.push(inner.inputs.iter());
                 }
                 _ => pieces.push(input),
             }
         }
         pieces
+    }
+
+    /// The pieces that concatenations of their own axis put together with others: these are results, not the pieces.
+    fn inner(&self) -> HashSet<ValueId> {
+        let mut inner = HashSet::new();
+        for node in &self.entry.nodes {
+            let Op::Concat(outer) = node.op else { continue };
+            inner.extend(node.inputs.iter().copied().filter(|&input| {
+                let made = self.node(input).filter(|_| self.readers(input) == 1);
+                matches!(made, Some((_, Node { op: Op::Concat(concat), .. })) if concat.axis == outer.axis)
+            }));
+        }
+        inner
     }
 }
 
@@ -191,9 +210,14 @@ pub(crate) fn find(graph: &Graph, entry: &Entry, feed: Option<ValueId>) -> Vec<S
     let uses = Uses { graph, entry, made, readers };
     // The last result may take those before it as images between.
     let mut stretches: Vec<Stretch> = Vec::new();
+    let (pieces, mut inner) = (uses.inner(), HashSet::new());
     for (index, node) in entry.nodes.iter().enumerate().rev() {
-        if !stretches.iter().any(|known| known.inner().any(|inner| inner == index)) {
-            stretches.extend(stretch(&uses, index, node));
+        if !inner.contains(&index)
+            && !pieces.contains(&node.output)
+            && let Some(found) = stretch(&uses, index, node)
+        {
+            inner.extend(found.inner());
+            stretches.push(found);
         }
     }
     for stretch in &mut stretches {

@@ -10,7 +10,7 @@ use kiln_ops::Op;
 use super::{Group, Stretch};
 use crate::error::{PlanError, Unsupported};
 use crate::graph::{Entry, Node, ValueId};
-use crate::lower::{Buffer, Lowering, Part, Storage, Work};
+use crate::lower::{Buffer, Lowering, Part, Step, Storage, Work};
 
 /// An image of which a band holds some rows.
 struct Band {
@@ -28,6 +28,18 @@ struct Bands<'a> {
     reads: Vec<Vec<(ValueId, Range<u64>)>>,
     /// How many nodes have run.
     past: usize,
+}
+
+/// Whether a step may write to the very place of each input that it shares one with.
+fn lies_over(work: &Work, step: &Step) -> bool {
+    let place = |storage: &Storage| match storage {
+        Storage::Buffer(b) => work.buffers[*b].part.map(|part| (part.of, part.offset)),
+        _ => None,
+    };
+    let shared = step.inputs.iter().filter(|input| place(input).is_some_and(|of| Some(of) == place(&step.output)));
+    shared
+        .into_iter()
+        .all(|input| step.overlaps.iter().any(|lag| Storage::Buffer(lag.input) == *input && lag.up == Some(0)))
 }
 
 impl Bands<'_> {
@@ -63,17 +75,18 @@ impl Lowering<'_> {
             let mut between = Vec::new();
             for &index in chain {
                 let node = &entry.nodes[index];
-                for input in &node.inputs {
-                    let Some(rows) = stretch.slices.get(input) else { continue };
-                    let fed = stretch.fed && rows.of == stretch.source;
-                    if fed {
-                        self.feed(work, &mut bands, rows.bytes.end)?;
-                    }
+                let slices = || node.inputs.iter().filter_map(|input| Some((*input, stretch.slices.get(input)?)));
+                // All rows at once: feeding moves those that are there.
+                let fed = slices().filter(|(_, rows)| stretch.fed && rows.of == stretch.source);
+                if let Some(end) = fed.map(|(_, rows)| rows.bytes.end).max() {
+                    self.feed(work, &mut bands, end)?;
+                }
+                for (input, rows) in slices() {
                     let (of, base) = match bands.bands.get(&rows.of) {
                         Some(band) => (band.buffer, band.there.start),
                         None => (source.unwrap_or_default(), 0),
                     };
-                    let slice = self.new_buffer(work, *input, None);
+                    let slice = self.new_buffer(work, input, None);
                     work.buffers[slice].part = Some(Part { of, offset: rows.bytes.start - base });
                 }
                 let part = match stretch.pieces.get(&node.output) {
@@ -89,6 +102,11 @@ impl Lowering<'_> {
                     between.push(buffer);
                 }
                 self.node(work, entry, node, index as u32, Some(Storage::Buffer(buffer)))?;
+                // New sums lie over those that the same step reads.
+                let over = |of| part.is_some_and(|part| part.of == of);
+                if sums.is_some_and(over) && !work.steps[step..].iter().all(|step| lies_over(work, step)) {
+                    return Ok(false);
+                }
                 bands.past += 1;
             }
             chains.push((first..work.steps.len(), between));

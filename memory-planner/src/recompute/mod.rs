@@ -73,6 +73,15 @@ pub struct Short {
     pub fitted: Fitted,
 }
 
+impl Short {
+    /// A task whose steps may not run again.
+    pub(crate) fn as_it_is(task: &Task<'_>) -> Box<Short> {
+        let inputs = task.problem.steps.iter().map(|step| step.inputs.clone()).collect();
+        let (problem, solution) = (task.problem.clone(), task.solution.clone());
+        Box::new(Short { least: solution.arena, fitted: Fitted { copies: vec![], inputs, problem, solution, work: 0 } })
+    }
+}
+
 /// How often the limit that the search aims at is lowered, where placement leaves gaps.
 const AIMS: usize = 6;
 /// How often a smaller limit than the least reached is tried, where the one asked for is not.

@@ -98,13 +98,16 @@ pub struct Within {
 pub fn plan_within(graph: Graph, options: &Options, ram: u64) -> Result<Option<Within>, PlanError> {
     let options = Options { ram: None, ..*options };
     let planned = plan(&graph, &options)?;
-    if !options.feed && planned.ram_bytes <= ram {
+    let fits = planned.ram_bytes <= ram;
+    if !options.feed && fits {
         return Ok(Some(Within { graph, planned, patches: None, least: None }));
     }
     let mut least = match fit_patches(&graph, &options, ram)? {
         Some(Ok(Patched { graph, planned, patches })) => {
             return Ok(Some(Within { graph, planned, patches: Some(patches), least: None }));
         }
+        // Whole, the input would not be fed.
+        Some(Err(_)) | None if options.feed && fits => return Ok(None),
         Some(Err(least)) => Some(least),
         None if options.feed => return Ok(None),
         None => None,
@@ -130,19 +133,19 @@ pub fn plan_within(graph: Graph, options: &Options, ram: u64) -> Result<Option<W
 /// The graph is not valid.
 pub fn patch(graph: &Graph, operators: usize, way: Way) -> Result<Option<(Graph, Patches)>, PassError> {
     graph.validate()?;
-    let found = segment::find(graph).filter(|_| way.rows > 0 && way.at_once > 0);
+    let found = segment::find(graph, false).filter(|_| way.rows > 0 && way.at_once > 0);
     let segment = found.as_ref().and_then(|found| found.first(operators));
     Ok(segment.and_then(|segment| segment.cut(graph, way, PATCHES)))
 }
 
 /// The graph in the patches that take the least work more with which state and arena stay within `options.ram`; `Err` with the
-/// least bytes found where none do, `None` where the graph has nothing to be cut.
+/// least bytes found where none do, `None` where the graph has nothing to be cut, or nothing that could be fed by rows if that is asked for.
 ///
 /// # Errors
 ///
 /// The graph is not valid, or can't be planned at all.
 pub fn fit_patches(graph: &Graph, options: &Options, ram: u64) -> Result<Option<Result<Patched, u64>>, PlanError> {
-    let Some(found) = segment::find(graph) else { return Ok(None) };
+    let Some(found) = segment::find(graph, options.feed) else { return Ok(None) };
     let segments = found.ends.iter().filter(|&&end| end <= MOST).filter_map(|&end| found.first(end));
     let mut candidates = Vec::new();
     for segment in segments {
@@ -157,7 +160,11 @@ pub fn fit_patches(graph: &Graph, options: &Options, ram: u64) -> Result<Option<
     let quick = Options { ram: None, budget: Budget { nodes: 0 }, ..*options };
     let mut least = None;
     for (graph, patches) in candidates {
-        let rough = plan(&graph, &quick)?.ram_bytes;
+        let rough = plan(&graph, &quick)?;
+        if options.feed && rough.main_entry().is_none_or(|entry| entry.fed.is_none()) {
+            continue;
+        }
+        let rough = rough.ram_bytes;
         if rough <= ram {
             let planned = plan(&graph, &Options { ram: None, ..*options })?;
             return Ok(Some(Ok(Patched { graph, planned, patches })));

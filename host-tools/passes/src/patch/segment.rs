@@ -51,8 +51,8 @@ impl Found {
     }
 }
 
-/// The input of the main entry that most operators can be cut after.
-pub(super) fn find(graph: &Graph) -> Option<Found> {
+/// The input of the main entry that most operators can be cut after; the first where that is to be fed by rows.
+pub(super) fn find(graph: &Graph, feed: bool) -> Option<Found> {
     let number = graph.main_entry()?;
     let entry = graph.entries.get(number)?;
     let mut readers: HashMap<ValueId, usize> = HashMap::new();
@@ -64,7 +64,8 @@ pub(super) fn find(graph: &Graph) -> Option<Found> {
         let ends = (2..=stages.len()).filter(|&end| closed(entry, source, &stages[..end], &readers)).collect();
         Found { entry: number, source, stages, ends }
     };
-    let longest = entry.inputs.iter().map(from).max_by_key(|found| found.ends.last().copied())?;
+    let inputs = entry.inputs.iter().take(if feed { 1 } else { usize::MAX });
+    let longest = inputs.map(from).max_by_key(|found| found.ends.last().copied())?;
     (!longest.ends.is_empty()).then_some(longest)
 }
 
@@ -96,7 +97,7 @@ fn closed(entry: &Entry, source: ValueId, stages: &[Stage], readers: &HashMap<Va
     }
     let [inner @ .., _] = stages else { return false };
     let mut values = inner.iter().map(|stage| entry.nodes[stage.node].output).chain([source]);
-    values.all(|value| within.get(&value) == readers.get(&value))
+    values.all(|value| readers.contains_key(&value) && within.get(&value) == readers.get(&value))
 }
 
 fn stage(graph: &Graph, index: usize, node: &Node, made: &HashSet<ValueId>) -> Option<Stage> {

@@ -1,5 +1,6 @@
 //! Random graphs through the passes: they compute the same, and stay what they promise to stay.
 
+mod arrangements;
 mod graphs;
 mod patches;
 mod stretches;
