@@ -45,7 +45,7 @@ fn the_cases_are_of_every_operator_and_run_on_the_gpu() {
         let prepared = cube.prepare(&case.graph, 0).unwrap();
         assert_eq!(prepared.routed(), [], "{}", case.name);
     }
-    // Chains have tests of their own; quantized tensors are the CPU's.
+    // Chains have tests of their own; quantized tensors, and the parts that planning for small memories makes, are the CPU's.
     let missing: Vec<&str> = missing.into_values().collect();
-    assert_eq!(missing, ["quantize", "dequantize", "fused"]);
+    assert_eq!(missing, ["quantize", "dequantize", "average_pool2d_part", "fused"]);
 }
