@@ -224,6 +224,12 @@ impl Planned {
 }
 
 impl PlannedEntry {
+    /// The number of the input that is fed by rows.
+    pub fn fed_input(&self) -> Option<usize> {
+        let (fed, _) = self.fed?;
+        self.inputs.iter().position(|&input| input == fed)
+    }
+
     /// Instructions of a run on `target`, estimated; `None` where a kernel was not measured there.
     pub fn instructions(&self, target: TargetId) -> Option<f64> {
         instructions(target, self.steps.iter().map(|step| (step.kernel.number, &step.workload)))

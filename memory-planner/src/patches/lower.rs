@@ -36,10 +36,8 @@ fn lies_over(work: &Work, step: &Step) -> bool {
         Storage::Buffer(b) => work.buffers[*b].part.map(|part| (part.of, part.offset)),
         _ => None,
     };
-    let shared = step.inputs.iter().filter(|input| place(input).is_some_and(|of| Some(of) == place(&step.output)));
-    shared
-        .into_iter()
-        .all(|input| step.overlaps.iter().any(|lag| Storage::Buffer(lag.input) == *input && lag.up == Some(0)))
+    let mut shared = step.inputs.iter().filter(|input| place(input).is_some_and(|of| Some(of) == place(&step.output)));
+    shared.all(|input| step.overlaps.iter().any(|lag| Storage::Buffer(lag.input) == *input && lag.up == Some(0)))
 }
 
 impl Bands<'_> {

@@ -17,7 +17,7 @@ pub fn replay_glue(planned: &Planned, package: &str) -> Option<String> {
     let names = Names::new(&planned.entries).entries.into_iter().nth(index)?;
     let krate = package.replace('-', "_");
     let (bank_statics, banks) = banks(planned, &krate);
-    let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
+    let fed = main.fed_input();
     let dump = format!("&mut |done: &{krate}::kiln_core::Done<'_>| sink(done.index, done.output(0))");
     let (run, run_dumping) = match &names.method {
         Some(run) if fed.is_some() => {

@@ -16,7 +16,7 @@ pub fn trial_source(graph: &Graph, planned: &Planned, clock_hz: u32) -> Option<S
     let names = Names::new(&planned.entries).entries.into_iter().nth(index)?;
     let expected: u64 = main.outputs.iter().map(|&id| graph.value(id).ty.bytes().unwrap_or(0)).sum();
 
-    let fed = main.fed.and_then(|(fed, _)| main.inputs.iter().position(|&input| input == fed));
+    let fed = main.fed_input();
     let whole = names.inputs.iter().enumerate().filter(|(number, _)| fed != Some(*number));
     let float = |number: usize| main.inputs.get(number).is_some_and(|&id| graph.value(id).ty.dtype == DType::F32);
     let (floats, others): (Vec<_>, Vec<_>) = whole.partition(|(number, _)| float(*number));

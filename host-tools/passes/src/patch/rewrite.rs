@@ -37,9 +37,6 @@ impl Segment {
             return None;
         }
         let parts = self.parts(graph, entry, way, count)?;
-        if parts.iter().any(Vec::is_empty) {
-            return None;
-        }
         let mut cutting = Cutting { graph: graph.clone(), nodes: Vec::new(), macs: 0 };
         // Pieces of values that are read piece by piece, and values that are read through slices.
         let mut pieces: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
